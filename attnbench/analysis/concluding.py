@@ -303,7 +303,8 @@ def direction(log_ratio: LogCurve, scope: Scope) -> tuple[Answer, Value]:
     Without intervals, and where neither is shown to be faster at the longest length, the answer is
     not known.
     """
-    faster, slower = log_ratio.high < 0, log_ratio.low > 0
+    faster = log_ratio.high < 0
+    slower = log_ratio.low > 0
     if not len(log_ratio) or not (faster[-1] or slower[-1]):
         return Answer.NOT_KNOWN, Value()
     if faster.all():
@@ -329,7 +330,8 @@ def direction(log_ratio: LogCurve, scope: Scope) -> tuple[Answer, Value]:
 
 def _zero(log_ratio: LogCurve) -> float:
     """Where a log ratio, of which the first and last have different signs, last crosses zero."""
-    logs, x = log_ratio.logs, log_ratio.lengths
+    logs = log_ratio.logs
+    x = log_ratio.lengths
     i = int(np.flatnonzero(np.sign(logs[:-1]) != np.sign(logs[-1]))[-1])
     share = logs[i] / (logs[i] - logs[i + 1])
     # by powers, since the exponential of the logarithm of 128 is 127.99999999999996
@@ -383,7 +385,8 @@ def exponents(plans: Sequence[ModePlan], fits: pd.DataFrame) -> Iterator[Conclus
 
 def _exponent(plan: ModePlan, fit: Mapping[Hashable, Any], known: Collection[int]) -> Conclusion:
     """The exponent of a series over the tail of its curve; `known` are its measured lengths."""
-    series, quantity = str(fit["series"]), str(fit["metric"])
+    series = str(fit["series"])
+    quantity = str(fit["metric"])
     lost = (plan.endings.get((series, n), "") for n in plan.lengths if n not in known)
     answers = {
         Tail.STRAIGHT: Answer.GROWS,

@@ -32,7 +32,9 @@ CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
 # of the core, and to move each number once. Fitted to the 368 cases of six sweeps on two cores: in
 # all but one of these sweeps the median error is a factor of at most 1.65; that one has slow
 # recurrences.
-PRODUCTS, CORE, MOVED = 1.35, 2.8, 5.5
+PRODUCTS = 1.35
+CORE = 2.8
+MOVED = 5.5
 # time to fill a state over that to copy it: fresh pages cost three copies (1.2 µs for 4 KiB, at
 # 10 GB/s), writing one, and as much again is margin, since it decides only what fits the budget
 FILLING = 8.0

@@ -18,7 +18,8 @@ def predictions(
 
     `known` are the measured times of one iteration [s].
     """
-    costs, plan = Costs(plan, rates), sorted(plan, key=seq_len)
+    costs = Costs(plan, rates)
+    plan = sorted(plan, key=seq_len)
     cases = {planned.case.key: planned for planned in plan}
     for run in (run for run in runs if run.case in cases):
         costs.learn(cases[run.case], run)

@@ -78,7 +78,8 @@ class Analysis:
         return {mode: self._baselines(mode) for mode in self.modes}
 
     def _baselines(self, mode: str) -> tuple[str, ...]:
-        cases, own = self.cases, self._timed_at_front(mode)
+        cases = self.cases
+        own = self._timed_at_front(mode)
         usual = cases[cases["mode"] == mode].drop_duplicates("series")
         if self.against:
             sizes = cases.loc[cases["series"].isin(self.against), "sizes"]
@@ -102,7 +103,8 @@ class Analysis:
 
     def _timed_at_front(self, mode: str) -> frozenset[str]:
         """The series whose times are compared at the front of a mode."""
-        front, cases = self.answers.front(mode), self.judged
+        front = self.answers.front(mode)
+        cases = self.judged
         if front is None:
             return frozenset()
         there = cases[(cases["mode"] == mode) & (cases["seq_len"] == front.seq_len)]

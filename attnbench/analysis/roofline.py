@@ -32,7 +32,9 @@ def with_bounds(cases: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
     time = cases["time_s"]
     passes = cases["mode"].map(lambda mode: modes.find(mode).forward_passes).astype(float)
     work = (passes * cases["flops"]).mask(cases["arithmetic"] == SPLIT)
-    least, peak, copy = least_bytes(cases), _peaks(cases["dtype"], sweep), _copy_bytes(sweep)
+    least = least_bytes(cases)
+    peak = _peaks(cases["dtype"], sweep)
+    copy = _copy_bytes(sweep)
     possible = ~_impossible(cases, sweep)
     best = (work / time).where(possible).groupby(cases["dtype"]).transform("max")
     products_s = work / peak.where(~(best > peak), best)

@@ -120,7 +120,8 @@ def _exponent(curve: LogCurve) -> tuple[object, ...]:
     slope, low, high = tail.coefficient(1)
     if (tail.errors == 0).all():
         steps = np.diff(tail.logs) / np.diff(np.log(tail.lengths))
-        low, high = float(steps.min()), float(steps.max())
+        low = float(steps.min())
+        high = float(steps.max())
     shape = Tail.BENDING if straight is None else Tail.STRAIGHT
     return slope, low, high, *_extent(tail), str(shape)
 

@@ -111,7 +111,8 @@ def joint_quantiles(sizes: tuple[int, ...], df: Array) -> Array:
         if freedom > 0:
             # standard errors of equal probability, relative to the true one
             errors = np.sqrt(chdtri(min(freedom, MANY), TAILS) / min(freedom, MANY))
-            low, high = 0.0, 1000.0
+            low = 0.0
+            high = 1000.0
             for _ in range(32):
                 middle = (low + high) / 2
                 chance = np.interp(middle * errors, widths, within).mean()
@@ -152,11 +153,13 @@ def places(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[
         logs = [math.log(m.factor) for m in over[name] if 0 < m.factor < math.inf]
         return sum(m.costs_more for m in over[name]), sum(logs) / max(len(logs), 1)
 
-    left, found = sorted(series, key=key), list[Standing]()
+    left = sorted(series, key=key)
+    found = list[Standing]()
     while left:
         leader, *others = left
         left = [name for name in others if margin(name, leader).costs_more]
-        rank, first = 1 + len(found), found[0].series if found else leader
+        rank = 1 + len(found)
+        first = found[0].series if found else leader
         level = [leader, *(name for name in others if name not in left)]
         found += [Standing(n, rank, margin(n, first) if n != first else ONE) for n in level]
     return found

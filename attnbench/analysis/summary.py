@@ -87,7 +87,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     not measured, from all that was: predicted_s and predicted_bytes (`extrapolation`); NaN for
     others. Then a column for every other metric.
     """
-    names, sizes = series_names(sweep.plan), size_names(sweep.plan)
+    names = series_names(sweep.plan)
+    sizes = size_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
@@ -114,12 +115,19 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | _values(own)
         for planned, own, estimates in every
     ]
-    found = pd.DataFrame(rows)
-    unmeasured = (row.key for row in ROWS if row.key not in found)
-    found = with_bounds(found.reindex(columns=[*found.columns, *unmeasured]), sweep)
-    signs = suspects(sweep.runs, names, too_fast(found, sweep))
-    found = found.assign(suspect=[signs.get(series, "") for series in found.get("series", [])])
-    return found if found.empty else _per_layer(found)
+    table = pd.DataFrame(rows)
+    unmeasured = (row.key for row in ROWS if row.key not in table)
+    table = with_bounds(table.reindex(columns=[*table.columns, *unmeasured]), sweep)
+    return table if table.empty else _per_layer(_with_suspects(table, sweep, names))
+
+
+def _with_suspects(table: pd.DataFrame, sweep: Sweep, names: Mapping[str, str]) -> pd.DataFrame:
+    """The table with the column `suspect`: why no case of the series is ranked, or empty.
+
+    names: of the series of each case, by the case's key
+    """
+    signs = suspects(sweep.runs, names, too_fast(table, sweep))
+    return table.assign(suspect=[signs.get(series, "") for series in table["series"]])
 
 
 def _noted(runs: Sequence[Run]) -> dict[str, str]:
@@ -194,7 +202,8 @@ def _numbers(key: str, run: Run) -> list[float]:
 
 def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, float]:
     """The estimates of a case, with what follows from its time."""
-    time, n = estimates[TIME], workload.outputs
+    time = estimates[TIME]
+    n = workload.outputs
     inverse = replace(time, point=n / time.point, low=n / time.high, high=n / time.low)
     token = replace(time, point=time.point / n, low=time.low / n, high=time.high / n)
     known = estimates | {"token_s": token, "tokens_per_s": inverse}
@@ -206,7 +215,9 @@ def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, fl
 
 
 def _identity(planned: Planned, series: str, batch_tokens: int | None) -> dict[str, Any]:
-    case, workload, tokens = planned.case, planned.case.workload, planned.case.workload.tokens
+    case = planned.case
+    workload = planned.case.workload
+    tokens = planned.case.workload.tokens
     fields = asdict(workload)
     shell = fields.pop("shell") or {}
     return {
@@ -230,14 +241,21 @@ def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
     """How the case ended: as its first unsuccessful run did, with timed runs first."""
     ordered = sorted(runs, key=lambda run: run.part is not Part.TIME)
     bad = next((run for run in ordered if run.outcome is not Outcome.OK), None)
-    outcome, cause, reason, rounds = str(Outcome.OK), "", "", len(timed_runs(runs))
+    outcome = str(Outcome.OK)
+    cause = ""
+    reason = ""
+    rounds = len(timed_runs(runs))
     if bad is not None:
-        outcome, cause, reason = str(bad.outcome), bad.cause or "", bad.reason or "no reason given"
+        outcome = str(bad.outcome)
+        cause = bad.cause or ""
+        reason = bad.reason or "no reason given"
         reason = reason if bad.part is Part.TIME else f"{bad.part}: {reason}"
     elif planned.refusal and not rounds:
-        outcome, reason = str(Outcome.UNSUPPORTED), planned.refusal
+        outcome = str(Outcome.UNSUPPORTED)
+        reason = planned.refusal
     elif not rounds:
-        outcome, reason = MISSING, "not run"
+        outcome = MISSING
+        reason = "not run"
     return {"outcome": outcome, "cause": str(cause), "reason": reason, "rounds": rounds}
 
 

@@ -40,7 +40,8 @@ LEAST_STEP = 1e-6  # of dt, as x = v / dt
 
 def of_steps(core: Tensors) -> dict[str, Tensor]:
     """x, dt, A, B and C of the tensors of a state space's core."""
-    g, v = core["g"], core["v"]
+    g = core["g"]
+    v = core["v"]
     H = v.shape[1]
     A = -torch.arange(1, H + 1, dtype=v.dtype, device=v.device) / H
     dt = (g / A[:, None]).expand(v.shape[:3]).clamp(min=LEAST_STEP)
@@ -50,7 +51,8 @@ def of_steps(core: Tensors) -> dict[str, Tensor]:
 def from_steps(taken: Tensors) -> dict[str, Tensor]:
     """The core's tensors of x, dt, A, B and C."""
     dt = taken["dt"]
-    g, v = taken["A"][:, None] * dt, taken["x"] * dt[..., None]
+    g = taken["A"][:, None] * dt
+    v = taken["x"] * dt[..., None]
     return {"g": g, "q": taken["C"], "k": taken["B"], "v": v}
 
 

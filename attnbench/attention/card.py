@@ -217,5 +217,6 @@ class StackLayer:
 
     def series(self, shared: str, workload: Workload) -> str:
         """The layer as a series by itself."""
-        form, options = self.form_in(shared, workload), self.card.options(self.config)
+        form = self.form_in(shared, workload)
+        options = self.card.options(self.config)
         return str(Selection(name=self.mechanism, form=form, options=options))

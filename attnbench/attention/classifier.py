@@ -29,10 +29,12 @@ class Classifier(nn.Module):
 
     def __init__(self, card: Card, form: str, config: Any, workload: Workload) -> None:
         super().__init__()
-        shell, D = shell_of(workload), workload.width
+        shell = shell_of(workload)
+        D = workload.width
         self.embedding = nn.Embedding(shell.vocabulary, D)
         self.embedding.weight.requires_grad_(False)
-        own, sets = config.sized(workload), range(attention_sets(card, shell))
+        own = config.sized(workload)
+        sets = range(attention_sets(card, shell))
         built = [card.forms[form](config, own) for _ in sets]
         attentions = [attention for module in built for attention in module.stacked]
         self.layers = nn.ModuleList(
@@ -64,7 +66,8 @@ class ClassifierLayer(nn.Module):
     def __init__(self, attention: Attention, width: int, dropout: float) -> None:
         super().__init__()
         self.attention = attention
-        inner, outer = nn.Linear(width, width), nn.Linear(width, width)
+        inner = nn.Linear(width, width)
+        outer = nn.Linear(width, width)
         self.feed_forward = nn.Sequential(inner, nn.GELU(), outer)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.dropout = nn.Dropout(dropout)
@@ -90,19 +93,22 @@ def attention_sets(card: Card, shell: Shell) -> int:
 
 def shell_flops(w: Workload) -> int:
     """Forward FLOPs of everything but the mechanism: feed-forward, pooling and classifier."""
-    shell, layer = shell_of(w), 2 * 2 * w.tokens * w.width**2
+    shell = shell_of(w)
+    layer = 2 * 2 * w.tokens * w.width**2
     pooling = 2 * w.tokens * w.width * (w.width + 2)
     return shell.layers * layer + pooling + 2 * w.batch * w.width * shell.classes
 
 
 def shell_parameters(w: Workload) -> int:
     """Trainable parameters of everything but the mechanism."""
-    shell, D = shell_of(w), w.width
+    shell = shell_of(w)
+    D = w.width
     layer = 2 * D * D + 6 * D
     return shell.layers * layer + D * D + 2 * D + 1 + (D + 1) * shell.classes
 
 
 def random_tokens(w: Workload, generator: torch.Generator) -> Tensor:
     """Token ids [B, N], uniform over the vocabulary."""
-    words, shape = shell_of(w).vocabulary, (w.batch, w.seq_len)
+    words = shell_of(w).vocabulary
+    shape = (w.batch, w.seq_len)
     return torch.randint(words, shape, generator=generator, device=generator.device)

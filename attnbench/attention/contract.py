@@ -87,7 +87,8 @@ class Attention(nn.Module):
         self.config = config
         self.width = workload.width
         self.heads = workload.heads
-        self.head_width, self.inner_width = workload.head_width, workload.inner_width
+        self.head_width = workload.head_width
+        self.inner_width = workload.inner_width
         self.seq_len = workload.seq_len
         self.causal = workload.causal
         self.step_tokens = workload.step

@@ -19,7 +19,9 @@ from attnbench.attention.contract import Attention, CoreAttention
 from attnbench.attention.kernels.primitives import widen
 
 LAYER = ("x",)
-AXES, CAUSAL = ("bhnd", "bnhd"), ("causal", "is_causal")  # of what a kernel takes
+# of what a kernel takes
+AXES = ("bhnd", "bnhd")
+CAUSAL = ("causal", "is_causal")
 
 
 def tensor_names(eager: type[Attention]) -> tuple[str, ...]:
@@ -46,7 +48,8 @@ def computed(module: Any, tensors: Mapping[str, Tensor], mask: Tensor | None = N
     else:
         wide = {name: widen(tensor) for name, tensor in tensors.items()}
         q = wide["q"]
-        S, chunk = module.zero_state(len(q), q), module.chunk(module.config, q.shape[-1])
+        S = module.zero_state(len(q), q)
+        chunk = module.chunk(module.config, q.shape[-1])
         output = module.rule(S, *wide.values(), chunk)[0].to(given[-1].dtype)
     return output
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 
 INSTRUCTION = "_ATTNBENCH_COMPLETE"
-WORDS, INDEX = "COMP_WORDS", "COMP_CWORD"
+WORDS = "COMP_WORDS"
+INDEX = "COMP_CWORD"
 BREAK = re.compile("[:=@]+")
 
 

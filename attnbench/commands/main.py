@@ -67,6 +67,7 @@ def parser_message(error: Exception) -> str:
 
 def show(text: str) -> None:
     """Print an error on one line without control characters, shortened in the middle."""
-    line, half = clean(text), LONGEST // 2
+    line = clean(text)
+    half = LONGEST // 2
     line = line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
     print(f"attnbench: {line}", file=sys.stderr)

@@ -162,7 +162,8 @@ class StoredSweep:
             raise UsageError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")
         if suffix not in FORMATS:
             raise UsageError(f"suffix {suffix!r} is not one of {', '.join(FORMATS)}")
-        cases, metric = self._analysis.cases, NAMED[quantity]
+        cases = self._analysis.cases
+        metric = NAMED[quantity]
         if cases["mode"].isin(PASSES).any():
             figure = cost_figure(cases, metric, self._analysis.sweep.request.batch_tokens)
         elif metric.key == TIME:
@@ -181,7 +182,8 @@ class StoredSweep:
 
 def _row(conclusion: Conclusion) -> dict[str, object]:
     """A conclusion as a row: its scope and value as columns, and names of what was left out."""
-    scope, value = conclusion.scope, conclusion.value
+    scope = conclusion.scope
+    value = conclusion.value
     plain = ("question", "answer", "mode", "basis", "quantity", "rival", "reason", "decided_by")
     return {
         **{name: str(getattr(conclusion, name)) for name in plain},

@@ -66,7 +66,8 @@ def stoppable(left: Callable[[], str]) -> Iterator[None]:
             leave(received[0], f"interrupted; {left()}")
         hook(error)
 
-    hook, sys.unraisablehook = sys.unraisablehook, lost
+    hook = sys.unraisablehook
+    sys.unraisablehook = lost
     before = handle(unwind)
     try:
         yield

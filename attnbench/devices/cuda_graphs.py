@@ -23,7 +23,8 @@ def captured(subject: Any) -> Iterate:
     """
     for group in subject.optimiser.param_groups if subject.optimiser else ():
         group["capturable"] = True  # fused steps are, but only with this flag
-    side, iterate = torch.cuda.Stream(), subject.iteration()
+    side = torch.cuda.Stream()
+    iterate = subject.iteration()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(WARM_UP):

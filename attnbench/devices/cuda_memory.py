@@ -53,7 +53,8 @@ def profile_memory(build: Callable[[], Any], uuid: str) -> ValuesAndNotes:
         "kept_bytes": kept,
         "workspace_bytes": workspace,
     }
-    values, notes = subject.with_state(values), dict[str, str]()
+    values = subject.with_state(values)
+    notes = dict[str, str]()
     values["kept_bytes"] -= values.get("state_bytes", 0)
     values |= process
     notes |= hidden

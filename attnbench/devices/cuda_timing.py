@@ -45,7 +45,8 @@ class CudaStopwatch:
         self.enqueue_s = self.device_s = math.inf
         self.calibration_samples = 0  # samples without a hold
         self.missed_holds = self.kept_holds = 0  # consecutive ones: too short, and long enough
-        self.hold, self.most_iterations = HOLD, math.inf  # the most iterations of a burst
+        self.hold = HOLD
+        self.most_iterations = math.inf  # of a burst
         self.visible_launches = ""
 
     @property
@@ -62,9 +63,13 @@ class CudaStopwatch:
         torch.cuda.synchronize()
         self.phases: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
         self.spun: list[torch.cuda.Event] = []
-        self.may_hide, self.holds = hide, hide and self.hides_launches
-        self.to_come, self.in_burst, self.enqueued_s = iterations, 0, 0.0
-        self.begun, self.cpu_begun = time.perf_counter(), time.process_time()
+        self.may_hide = hide
+        self.holds = hide and self.hides_launches
+        self.to_come = iterations
+        self.in_burst = 0
+        self.enqueued_s = 0.0
+        self.begun = time.perf_counter()
+        self.cpu_begun = time.process_time()
 
     def start(self) -> None:
         if self.holds and self.in_burst == self.burst:
@@ -91,7 +96,8 @@ class CudaStopwatch:
                 torch.cuda._sleep(cycles)
                 self.spun.append(self._event())
         self.mark.synchronize()
-        wall, cpu = time.perf_counter() - self.begun, time.process_time() - self.cpu_begun
+        wall = time.perf_counter() - self.begun
+        cpu = time.process_time() - self.cpu_begun
         self._finish_burst(enqueued_s)
         self.laps: defaultdict[str, float] = defaultdict(float)
         for phase, a, b in self.phases:
@@ -131,11 +137,13 @@ class CudaStopwatch:
             enqueued_s = time.perf_counter() - self.held
         torch.cuda.synchronize()
         self.enqueued_s += enqueued_s
-        iterations, self.in_burst = self.in_burst, 0
+        iterations = self.in_burst
+        self.in_burst = 0
         if not self.holds:
             return
         if enqueued_s < self.hold_s:
-            self.missed_holds, self.kept_holds = 0, self.kept_holds + 1
+            self.missed_holds = 0
+            self.kept_holds += 1
             if self.kept_holds % FALL == 0:
                 self.hold = max(HOLD, self.hold / 2)
             return

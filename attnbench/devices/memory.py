@@ -28,7 +28,8 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
     The case is built within the profile, so that parameters and inputs are counted. Peaks of
     decoding include its prefill, and operators do not.
     """
-    counter, before = Counter(), resident_bytes()
+    counter = Counter()
+    before = resident_bytes()
     with profile(profile_memory=True) as events:
         subject = build(case)
         mark("start")

@@ -88,7 +88,8 @@ class GpuMeter(Meter):
         self.largest_hz = 1e6 * answer(uuid, largest_mhz, 0.0)
 
     def __enter__(self) -> Self:
-        self.before, self.begun = answer(self.uuid, lowered, {}), time.perf_counter()
+        self.before = answer(self.uuid, lowered, {})
+        self.begun = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -48,12 +48,15 @@ class HostStopwatch:
         self.mark = self.clock()
 
     def lap(self, phase: str) -> None:
-        now, cpu_now = self.clock(), self.cpu_clock()
-        wall_s, cpu_s = now - self.mark, cpu_now - self.cpu_mark
+        now = self.clock()
+        cpu_now = self.cpu_clock()
+        wall_s = now - self.mark
+        cpu_s = cpu_now - self.cpu_mark
         self.laps[phase] += cpu_s if self.counts == Clock.CPU else wall_s
         self.wall_s += wall_s
         self.cpu_s += cpu_s
-        self.mark, self.cpu_mark = now, cpu_now
+        self.mark = now
+        self.cpu_mark = cpu_now
 
     def sample(self, iterations: int) -> Sample:
         forward, backward, step = (self.laps.get(phase, 0.0) for phase in PHASES)
@@ -79,7 +82,8 @@ def warm_up(
     most. Where one takes all of `limit_s`, another would cost as much as a sample: `map_ahead` maps
     pages instead, and the meter of the next sample tells whether they were enough.
     """
-    warm, cold = [first], is_cold(faulted(), first)
+    warm = [first]
+    cold = is_cold(faulted(), first)
     if cold and faulting_s and spent_s(warm) >= limit_s:
         map_ahead()
         cold = False
@@ -121,7 +125,8 @@ def is_away(samples: Sequence[Sample], waited_s: float) -> bool:
 
     `waited_s` is how long its threads waited for a core meanwhile; NaN where that is unknown.
     """
-    wall_s, cpu_s = sum(s.wall_s for s in samples), sum(s.cpu_s for s in samples)
+    wall_s = sum(s.wall_s for s in samples)
+    cpu_s = sum(s.cpu_s for s in samples)
     return samples[0].clock == Clock.CPU and wall_s - cpu_s - waited_s > AWAY * wall_s
 
 
@@ -136,7 +141,8 @@ def increments(count: Callable[[], Grown]) -> Callable[[], Grown]:
 
     def grown() -> Grown:
         nonlocal last
-        before, last = last, count()
+        before = last
+        last = count()
         return last - before
 
     return grown

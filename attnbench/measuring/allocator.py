@@ -7,9 +7,13 @@ from contextlib import suppress
 from attnbench.devices.host import proc_bytes
 from attnbench.measuring.server import prctl
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+M_MMAP_MAX = -4
+M_ARENA_MAX = -8
 LARGE = 1 << 16  # bytes of blocks that are returned to the system one by one
-AHEAD, MOST_AHEAD = 0.3, 1 << 30  # share of what is mapped, and most bytes
+AHEAD = 0.3  # share of what is mapped
+MOST_AHEAD = 1 << 30  # bytes
 PR_SET_THP_DISABLE = 41
 
 

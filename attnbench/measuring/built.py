@@ -44,7 +44,8 @@ UNEXAMINED = "was not examined for odd behaviour, as the budget ended"
 # to collect 400 after each iteration of 6 ms took 2.5 % of the time
 LITTER = 100  # objects that an iteration leaves in cycles
 GARBAGE = "leaves garbage in cycles; the collector is off while laps run, and not in their time"
-TRACED_S, MOST_TRACED = 0.05, 20  # short iterations are traced repeatedly
+TRACED_S = 0.05  # short iterations are traced repeatedly
+MOST_TRACED = 20
 
 
 class Built:
@@ -57,7 +58,9 @@ class Built:
     def __init__(
         self, card: Card, case: Case, seed: int, device: Device, timing: TimedCase[Any]
     ) -> None:
-        self.timing, self.device, begun = timing, device, time.perf_counter()
+        self.timing = timing
+        self.device = device
+        begun = time.perf_counter()
         if leak := leak_of(card, case, seed):
             takes_causal = card.causality is not Causality.TESTED
             outcome = Outcome.FAILED if takes_causal else Outcome.UNSUPPORTED
@@ -65,14 +68,17 @@ class Built:
         self.subject = subject = subject_of(card, case, seed, filled=timing.filled)
         if timing.core is not None:
             os.sched_setaffinity(0, {timing.core})
-        self.meter, self.watch, iterate = device.meter(), self.stopwatch(), subject.iteration()
+        self.meter = device.meter()
+        self.watch = self.stopwatch()
+        iterate = subject.iteration()
         prompted = subject.prefill()
         if prompted is not None and (wrong := subject.check(prompted)):
             raise Unmeasured("failed", f"after the prompt, {wrong}")
         device.synchronise()
         self.values = {"load_before": load(), "setup_s": time.perf_counter() - begun}
         compiling_s = self.compiling_s(iterate) if subject.compiles else 0.0
-        faulted, waited = increments(self.meter.faults), increments(self.meter.waited)
+        faulted = increments(self.meter.faults)
+        waited = increments(self.meter.waited)
         mapping_s = increments(kernel_s)
         self.examination = Examination(subject, seed) if timing.suspicious else None
         first = self.checked(iterate)
@@ -80,7 +86,8 @@ class Built:
         if subject.compiles:
             self.values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         if timing.cuda_graphs:
-            iterate, self.watch = captured(device, subject), self.stopwatch()
+            iterate = captured(device, subject)
+            self.watch = self.stopwatch()
             first = sample(iterate, lambda: None, self.watch, 1)
         self.iterate = Iterations(
             subject, iterate, timing.inputs_seed, timing.cuda_graphs, timing.suspicious
@@ -137,7 +144,8 @@ class Built:
         A sample that hides launches follows a short one that shows them, for its wall time. A
         disturbed one is retaken once, if the `left_s` of the budget allow it.
         """
-        begun, unheld_s = time.perf_counter(), None
+        begun = time.perf_counter()
+        unheld_s = None
         if rehearse:
             self.rehearse()
         if self.watch.hides_launches:
@@ -169,7 +177,8 @@ class Built:
 
     def rehearse(self) -> None:
         """Run an iteration untimed, and further ones while pages fault."""
-        end, faulted = time.perf_counter() + REHEARSAL_S, increments(self.meter.faults)
+        end = time.perf_counter() + REHEARSAL_S
+        faulted = increments(self.meter.faults)
         taken = self.timed(1)
         while is_cold(faulted(), taken) and time.perf_counter() < end:
             taken = self.timed(1)
@@ -193,7 +202,8 @@ class Built:
             notes[Note.GARBAGE] = GARBAGE
         if self.timing.energy:
             more, said = energy(self.run, self.device, self.iteration_s, left_s)
-            values, notes = values | more, notes | said
+            values = values | more
+            notes = notes | said
         return values, notes
 
     def once_s(self) -> float:

@@ -38,7 +38,8 @@ class Called:
 
     def fresh(self) -> Inputs:
         """Other inputs for the mechanism."""
-        subject, w = self.subject, self.subject.case.workload
+        subject = self.subject
+        w = self.subject.case.workload
         if w.level is Level.MODEL:
             return (subject.normal(w.batch, w.seq_len, w.width),)
         return tuple(elsewhere(subject.normal(*x.shape)) for x in subject.inputs)
@@ -55,7 +56,8 @@ class Called:
 
     def call(self, x: Inputs) -> Tensor:
         """The mechanism's output, with its graph in training; notes what is odd about the call."""
-        subject, before = self.subject, [each.detach().clone() for each in x]
+        subject = self.subject
+        before = [each.detach().clone() for each in x]
         with torch.set_grad_enabled(self.trains):
             if subject.case.workload.level is Level.MODEL:
                 y = self.mechanism(*x, subject.mask)

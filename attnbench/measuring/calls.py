@@ -66,7 +66,8 @@ class Worker(Answering):
     """
 
     def __init__(self, tree: str | None, seed: int, **_: Any) -> None:
-        self.tree, self.seed = Path(tree or ".").resolve(), seed
+        self.tree = Path(tree or ".").resolve()
+        self.seed = seed
         self.waited = find("cpu").meter().waited
         self.watch: HostStopwatch = HostStopwatch(counts=Clock.CPU)
         allocator.keep_pages()

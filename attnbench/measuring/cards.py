@@ -28,7 +28,8 @@ class Cards:
     """
 
     def __init__(self, tree: Path | None, own: bool) -> None:
-        self.tree, self.own = tree, own
+        self.tree = tree
+        self.own = own
 
     def find(self, mechanism: str) -> Card:
         """The tree's card of a mechanism. Raises `Unmeasured`."""
@@ -114,7 +115,8 @@ def imported(file: Path, tree: Path) -> Iterator[str]:
     for node in nodes:
         match node:
             case ast.Import():
-                folders, names = tops, [alias.name for alias in node.names]
+                folders = tops
+                names = [alias.name for alias in node.names]
             case ast.ImportFrom(level=up):
                 folders = [file.parents[up - 1]] if up else tops
                 start = node.module or ""

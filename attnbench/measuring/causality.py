@@ -97,7 +97,8 @@ def nearest(forward: Forward, x: Inputs, other: Inputs, known: int, least: Tenso
     usual = forward(x)
     change = (forward(other) - usual)[..., :known, :].abs() > least
     place = int(change.any(-1).flatten(0, -2).any(0).nonzero().max())
-    low, high = known, usual.shape[-2]
+    low = known
+    high = usual.shape[-2]
     while high - low > 1:
         middle = (low + high) // 2
         mixed = between(x, other, low, middle)
@@ -148,7 +149,8 @@ def with_draws(called: Called, states: Draws) -> Forward:
 
 def stepwise(called: Called) -> Forward:
     """The outputs of a prompt and of a step of the case's tokens after it."""
-    w, states = called.subject.case.workload, called.draws()
+    w = called.subject.case.workload
+    states = called.draws()
 
     def forward(x: Inputs) -> Tensor:
         (tokens,) = x

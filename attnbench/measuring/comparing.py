@@ -8,7 +8,9 @@ from torch import Tensor
 SHARE = 0.1
 # Numbers differ if by more than this share of their usual size, or by `STEPS` of the type;
 # `GROSS` is more than the state of a mechanism changes within a lap.
-TOLERANCE, STEPS, GROSS = 1e-4, 4, 0.5
+TOLERANCE = 1e-4
+STEPS = 4
+GROSS = 0.5
 
 
 def differs(output: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> bool:

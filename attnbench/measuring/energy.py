@@ -25,7 +25,8 @@ def energy(
     """Joules of an iteration, which `run` runs, and watts meanwhile; or why not."""
     if TAKES_S + iteration_s > left_s:
         return {}, {Note.ENERGY: "the budget ended before it was measured"}
-    joules, count = device.joules, 0
+    joules = device.joules
+    count = 0
     chunk = math.ceil(CHUNK_S / max(iteration_s, 1e-6))
     try:
         begun_s, begun_j = step(joules)
@@ -46,7 +47,8 @@ def energy(
 
 def step(joules: Callable[[], float]) -> tuple[float, float]:
     """The time of the counter's next step, and its joules then. Raises `Unavailable`."""
-    before, begun = joules(), time.perf_counter()
+    before = joules()
+    begun = time.perf_counter()
     while (now := joules()) == before:
         if time.perf_counter() - begun > STILL_S:
             raise Unavailable(f"the energy counter did not change for {STILL_S:g} s")

@@ -28,9 +28,11 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     chosen = find(device)
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
-    before, begun = load(), (time.process_time(), waited_s())
+    before = load()
+    begun = (time.process_time(), waited_s())
     stopped = stops()
-    clock, products = chosen.host_clock(threads), dict[str, float]()
+    clock = chosen.host_clock(threads)
+    products = dict[str, float]()
     for dtype in dtypes:
         with suppress(torch.OutOfMemoryError):
             products[dtype] = matmul_flops(chosen, dtype, clock)
@@ -74,8 +76,10 @@ def copy_bytes(device: Device, clock: Clock) -> float:
 
 def best(work: Callable[[], object], device: Device, clock: Clock) -> float:
     """Seconds of one call, the mean of the fastest run of calls within `PEAK_S`."""
-    watch, iterate = device.stopwatch(clock=clock), repeated(work, device.peak_calls)
-    took, end = list[float](), time.perf_counter() + PEAK_S
+    watch = device.stopwatch(clock=clock)
+    iterate = repeated(work, device.peak_calls)
+    took = list[float]()
+    end = time.perf_counter() + PEAK_S
     while len(took) < 2 or time.perf_counter() < end:
         took.append(sample(iterate, lambda: None, watch, 1, hide=False).seconds)
     return min(took) / device.peak_calls

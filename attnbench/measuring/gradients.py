@@ -11,18 +11,21 @@ from attnbench.measuring.comparing import TOLERANCE, differs
 UNTRAINED = 0.75  # share of its parameters that may lack a gradient
 # A gradient that is a smaller share of the largest is none; the slope of the output along a change
 # of all parameters may be a smaller share of what the output changes by, but not than `FAINT`.
-NONE, FAINT = 1e-6, 1e-3
+NONE = 1e-6
+FAINT = 1e-3
 SMALL = 1e-3  # change of a token to which only what chooses among codes does not respond
 
 
 def missing_gradients(called: Called) -> list[str]:
     """Signs that its backward pass does not compute gradients."""
-    x, states = called.fresh(), called.draws()
+    x = called.fresh()
+    states = called.draws()
     near = tuple(each.detach().clone().requires_grad_() for each in x)
     with torch.no_grad():
         for each in near:
             each[0].select(-2, 0).mul_(1 + SMALL)
-    usual, changed = called.output(x, states), called.output(near, states)
+    usual = called.output(x, states)
+    changed = called.output(near, states)
     # the gradients of codes, for which inputs are rounded, are estimates
     rounded = (changed[0] - usual[0]).abs().max() <= TOLERANCE * usual.square().mean().sqrt()
     if rounded or differs(called.output(x, states), usual):

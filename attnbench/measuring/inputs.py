@@ -39,7 +39,10 @@ class Iterations:
         fixed: bool = False,
         examined: bool = False,
     ) -> None:
-        self.subject, self.work, self.fixed, self.examined = subject, work, fixed, examined
+        self.subject = subject
+        self.work = work
+        self.fixed = fixed
+        self.examined = examined
         self.shapes = [tuple(x.shape) for x in subject.inputs]
         sizes = [(x.numel() + MOVES * LINE // x.itemsize, x) for x in subject.inputs]
         self.rows = [torch.empty(size, dtype=x.dtype, device=x.device) for size, x in sizes]
@@ -80,7 +83,8 @@ class Iterations:
 
     def windows(self, number: int) -> Inputs:
         """The inputs after this number of moves."""
-        begin, parts = number % MOVES * LINE, zip(self.rows, self.shapes, strict=True)
+        begin = number % MOVES * LINE
+        parts = zip(self.rows, self.shapes, strict=True)
         inputs = tuple(window(row, begin // row.itemsize, shape) for row, shape in parts)
         for x in inputs:
             x.requires_grad_(self.subject.mode.trains and x.is_floating_point())
@@ -88,7 +92,8 @@ class Iterations:
 
     def fill(self) -> None:
         """Draw numbers as the first inputs were drawn: normally distributed, or ids of tokens."""
-        generator, shell = self.subject.generator, self.subject.case.workload.shell
+        generator = self.subject.generator
+        shell = self.subject.case.workload.shell
         self.numbers = None  # what was looked at cannot be repeated
         for row in self.rows:
             if row.is_floating_point():

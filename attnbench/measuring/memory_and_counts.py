@@ -41,10 +41,12 @@ def measure_memory_and_counts(
     With `checked`, output and gradients are checked in place of that error, and the values include
     parameters and forward FLOPs of one layer, and garbage. Raises `Unmeasured`.
     """
-    values, form = dict[str, float](), card.forms[case.form]
+    values = dict[str, float]()
+    form = card.forms[case.form]
     if checked:
         built = Built(card, case, seed, device, Build(**of_case(case)))
-        values["garbage"], subject = check(built), built.subject
+        values["garbage"] = check(built)
+        subject = built.subject
         declare = getattr(form, subject.declares)
         values["parameters"] = sum(p.numel() for p in subject.parameters)
         if flops := declare(config, case.workload):
@@ -84,7 +86,9 @@ def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) ->
 
     A further iteration shows the arrays of numpy, and another one by how much the process grows.
     """
-    threads, arrays, subjects = Threads(), Arrays(), list[Subject]()
+    threads = Threads()
+    arrays = Arrays()
+    subjects = list[Subject]()
 
     def kept(case: Case) -> Subject:
         subjects.append(build(case=case))
@@ -126,17 +130,22 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     arithmetic, including discrete choices that rounding changes. In decode the end of the sequence
     is computed step by step.
     """
-    w, form = case.slice.workload, card.forms[case.form]
-    short, config = replace(w, mode=Workload.mode), card.configure(dict(case.options))
+    w = case.slice.workload
+    form = card.forms[case.form]
+    short = replace(w, mode=Workload.mode)
+    config = card.configure(dict(case.options))
     own_card = card.mechanism or card
     refused = card.refusal(case.form, config, short) or own_card.refusal("eager", config, short)
     if refused or form.deviation:
         return None
-    dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
+    dtype = getattr(torch, w.dtype)
+    device = find(w.device).torch_name
     torch.manual_seed(seed)
     own = config.sized(short)
-    module, exact = form(config, own), card.eager(config, own)
-    module, exact = module.to(device, dtype).eval(), exact.to(device, dtype).eval()
+    module = form(config, own)
+    exact = card.eager(config, own)
+    module = module.to(device, dtype).eval()
+    exact = exact.to(device, dtype).eval()
     exact.load_state_dict(module.state_dict())
     exact.double()
     x = torch.randn(1, short.seq_len, w.width).to(device, dtype)

@@ -24,7 +24,9 @@ from torch import Tensor
 from attnbench.measuring.called import Called
 from attnbench.measuring.inputs import Inputs, elsewhere, has_places
 
-SEQUENCES, TOKENS, CHANNELS = 0, -2, -1
+SEQUENCES = 0
+TOKENS = -2
+CHANNELS = -1
 # Pairs of calls of each stage, with how many standard errors are sure: what Student's distribution
 # exceeds in one of 5,000 cases, as there are five stages.
 STAGES: Mapping[int, float] = MappingProxyType({6: 8.37, 16: 4.53, 64: 3.74, 256: 3.59, 1024: 3.56})
@@ -86,7 +88,10 @@ class Pairs:
     def __init__(
         self, called: Called, x: Inputs, other: Inputs, picked: Tensor, patience: Patience
     ) -> None:
-        self.called, self.x, self.other, self.picked = called, x, other, picked
+        self.called = called
+        self.x = x
+        self.other = other
+        self.picked = picked
         self.patience = patience
         self.changes: list[Tensor] = []
 
@@ -103,7 +108,8 @@ class Pairs:
     def repeat(self, count: int) -> None:
         """Have at least so many pairs."""
         while len(self.changes) < count:
-            first, second = self.x, self.other
+            first = self.x
+            second = self.other
             a, b, b2, a2 = map(self.numbers, (first, second, second, first))
             self.changes += [b - a, b2 - a2]
 
@@ -186,7 +192,8 @@ class Count:
 
 def signs(called: Called, patience: Patience | None = None) -> Signs:
     """Signs that no mean output responds to the input, or to most groups of its places."""
-    x, other = called.fresh(), called.fresh()
+    x = called.fresh()
+    other = called.fresh()
     kept = min(1, len(x[0]) - 1)
     with torch.no_grad():  # one sequence stays, since others are not to be computed from it
         for new, old in zip(other, x, strict=True):
@@ -199,7 +206,8 @@ def signs(called: Called, patience: Patience | None = None) -> Signs:
             return Signs(["gave the same output for other input, but for random numbers"])
         case Decision.UNKNOWN:
             return Signs(unknown=[unknown("its input")])
-    found, not_told = list[str](), list[str]()
+    found = list[str]()
+    not_told = list[str]()
     for dim, name in NAMES.items():
         counts = [ignored(whole, dim, kept, kind) for kind in (block, stride)]
         silent = [count for count in counts if count.is_sign]
@@ -285,7 +293,8 @@ def counted(
     All are asked after each stage, until enough of them answer one way or the other. The question
     is asked of the pairs of a group, and its share of all places.
     """
-    of, silent = len(groups), 0
+    of = len(groups)
+    silent = 0
     size = sum(map(len, groups))
     pending = [(whole.part(dim, group), len(group) / size) for group in groups]
     for count in STAGES:

@@ -70,7 +70,8 @@ class Examination:
         self.first: Tensor | None = None
         self.last: Tensor | None = None
         self.times = IterationTimes()
-        self.suspect, self.odd = self.called.suspect, self.called.odd
+        self.suspect = self.called.suspect
+        self.odd = self.called.odd
 
     def notes(
         self, iterations: Iterations, timed: Callable[[], float] | None = None
@@ -79,7 +80,9 @@ class Examination:
 
         `timed` gives the seconds of one more iteration, by the clock of the laps.
         """
-        causal, last, output = "", self.last, iterations.output
+        causal = ""
+        last = self.last
+        output = iterations.output
         try:
             if last is not None and output is not None and differs(some_numbers(output), last):
                 self.suspect["changed its output after it had returned it"] = None
@@ -146,7 +149,8 @@ class Examination:
         iterations.prepare(1)
         iterations.clear()
         iterations(ignore)
-        numbers, states = iterations.numbers, iterations.draws
+        numbers = iterations.numbers
+        states = iterations.draws
         with torch.no_grad():
             for p, was in zip(parameters, before, strict=True):
                 p.copy_(was)
@@ -166,7 +170,8 @@ class Examination:
 
     def rewrite(self) -> None:
         """Note if the output depends on whether parameters were written to, by the same values."""
-        x, states = self.called.fresh(), self.called.draws()
+        x = self.called.fresh()
+        states = self.called.draws()
         usual = self.called.output(x, states)
         if differs(self.called.output(x, states), usual):
             return

@@ -79,9 +79,11 @@ def facts(name: str) -> CardFacts:
 
 def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tuple[str, ...]:
     """The forms that a selection means; without one, the default form of the workload."""
-    wanted, kind = chosen.form, f"form of {chosen.name}"
+    wanted = chosen.form
+    kind = f"form of {chosen.name}"
     if wanted is None:
-        wanted, kind = str(card.usual_form(config, workload)), f"default {kind}"
+        wanted = str(card.usual_form(config, workload))
+        kind = f"default {kind}"
     matches = tuple(form for form in card.forms if fnmatchcase(form, wanted))
     if not matches:
         raise UnknownMechanism(unknown_name_message(wanted, tuple(card.forms), kind))
@@ -113,15 +115,22 @@ def make_workload(card: Card, request: Request, sizes: Sizes, mode: Mode, seq_le
 
 def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     """A case with FLOPs, parameters, bytes, and why it cannot run."""
-    w, form = case.workload, card.forms[case.form]
-    refusal, own = card.refusal(case.form, config, w) or "", config.sized(w)
+    w = case.workload
+    form = card.forms[case.form]
+    refusal = card.refusal(case.form, config, w) or ""
+    own = config.sized(w)
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
     period = len(card.layers) or 1
-    layers, sets, shell, parameters = period, 1, 0, 0
+    layers = period
+    sets = 1
+    shell = 0
+    parameters = 0
     if w.shell is not None:
-        layers, sets = w.shell.layers, attention_sets(card, w.shell)
-        shell, parameters = shell_flops(w), shell_parameters(w)
+        layers = w.shell.layers
+        sets = attention_sets(card, w.shell)
+        shell = shell_flops(w)
+        parameters = shell_parameters(w)
     flops = prefill = form.flops(config, own)
     if w.steps:
         flops = step_flops(form, config, own)

@@ -18,8 +18,12 @@ from typing import Any, TypeGuard
 
 import pytest
 
-MARK, FIXTURE = "attnbench", "benchmark"
-PASSED, FAILED, UNSUPPORTED = "passed", "failed", "unsupported"  # what became of a test
+MARK = "attnbench"
+FIXTURE = "benchmark"
+# what became of a test
+PASSED = "passed"
+FAILED = "failed"
+UNSUPPORTED = "unsupported"
 
 # options of a user's run that this one must not follow: it writes no files, stops nowhere, and
 # stays in one process

@@ -68,7 +68,8 @@ from attnbench.records.messages import (
 )
 from attnbench.records.notes import Note
 
-BASE, HEAD = "base", "head"
+BASE = "base"
+HEAD = "head"
 UNTIMED = "untimed"  # phase of a set-up or teardown
 SETTING_UP_S = 0.25  # of a sample whose calls need a set-up, after which no further call begins
 TEARDOWN_S = 10.0  # that fixtures may take to be taken down
@@ -305,7 +306,8 @@ class Worker(calls.Worker):
             return repeated(self.call, calls)
 
         def iterate(lap: protocol.Lap) -> None:
-            begun, made = time.monotonic(), 0
+            begun = time.monotonic()
+            made = 0
             while made < calls and (not made or time.monotonic() - begun < SETTING_UP_S):
                 args, kwargs = self.timed.prepared()
                 lap(UNTIMED)

@@ -29,11 +29,14 @@ LEAST = 1e-3
 SAME = 1e-8  # share of the mean square of an output by which other input must change it
 # Share of the places that must show a sign in the end, and meanwhile: of what ignores half of them,
 # fewer than 0.3 of `PLACES` show it in one case of a hundred.
-IGNORED, SHOWS = 0.3, 0.15
-FEW, PLACES = 4, 24  # at the first input, and at all of them, at least so many places are tried
+IGNORED = 0.3
+SHOWS = 0.15
+FEW = 4  # places that are tried at the first input, at least
+PLACES = 24  # at all of them, at least
 # Share of the tokens that a mechanism may return as they were: those that are always the same ones,
 # which is most of them unless their contents decide.
-PASSED_ON, ALWAYS = 0.1, 0.9
+PASSED_ON = 0.1
+ALWAYS = 0.9
 EXACT = 1e-3  # by which a token that is passed on may differ from a multiple of itself
 AGAIN = 3  # times that the first input must give the same output for the same draws, others once
 # Share of `LEAST` by which outputs for the same draws may differ: what differs by more would hide,
@@ -122,7 +125,8 @@ class Responses:
 
     def tried(self) -> Findings:
         """What the inputs show."""
-        self.returned, self.same = [], []
+        self.returned = []
+        self.same = []
         places: dict[int, Places] = {}
         for number in range(1, TRIES + 1):
             tried = self.input()
@@ -149,14 +153,17 @@ class Responses:
         if not self.returned:
             return 0.0
         tokens = torch.stack(self.returned)
-        always, usual = share(tokens.all(0)), share(tokens)
+        always = share(tokens.all(0))
+        usual = share(tokens)
         return 0.0 if always <= max(PASSED_ON, ALWAYS * usual) else always
 
     def signs(self, places: Mapping[int, Places]) -> Findings:
         """The signs that the inputs have shown."""
-        found, inputs = Findings(), len(self.same)
+        found = Findings()
+        inputs = len(self.same)
         for dim, own in places.items():
-            count, of = int(own.ignored.sum()), own.ignored.numel()
+            count = int(own.ignored.sum())
+            of = own.ignored.numel()
             usual = sum(own.ignored_once) / max(1, len(own.ignored_once))
             if count >= IGNORED * of and inputs == TRIES:
                 found.suspect.append(
@@ -171,7 +178,8 @@ class Responses:
             found.suspect.append(f"returned {self.always:.0%} of its input as it was")
         elif inputs == TRIES and share(places[TOKENS].passed) >= IGNORED:
             passed = places[TOKENS].passed
-            count, of = int(passed.sum()), passed.numel()
+            count = int(passed.sum())
+            of = passed.numel()
             found.suspect.append(
                 f"passed {count} of {of} tokens on as they were, but for a factor or numbers that"
                 " no input changes"
@@ -180,9 +188,11 @@ class Responses:
 
     def input(self) -> Input:
         """An input and another one, with their outputs."""
-        x, states = self.called.fresh(), self.called.draws()
+        x = self.called.fresh()
+        states = self.called.draws()
         y = self.called.output(x, states)
-        other, kept = self.called.fresh(), min(1, len(x[0]) - 1)
+        other = self.called.fresh()
+        kept = min(1, len(x[0]) - 1)
         with torch.no_grad():
             for new, old in zip(other, x, strict=True):
                 new[:kept] = old[:kept]
@@ -203,7 +213,8 @@ class Responses:
 
     def as_it_was(self, tried: Input) -> Tensor:
         """Which tokens [B, N] come out as they went in; of a core, all or none."""
-        x, y = tried.x, tried.y
+        x = tried.x
+        y = tried.y
         if not self.called.is_core:
             return (y == x[0]).all(-1) if y.shape == x[0].shape else torch.zeros(1, 1)
         # the core of one token gives its value, as softmax over one key does
@@ -215,7 +226,8 @@ class Responses:
         count = -(-least // sequences)
         if before is not None and len(before.chosen) >= count:
             return before
-        size, mask = tried.x[0].shape[dim], self.subject.mask
+        size = tried.x[0].shape[dim]
+        mask = self.subject.mask
         real = size if mask is None or dim == CHANNELS else int(mask[0].sum())
         columns = [torch.randperm(real)[: min(count, real)] for _ in range(sequences)]
         chosen = torch.stack(columns, 1)
@@ -267,7 +279,8 @@ class Responses:
 
         All numbers of a token have one multiple, or each has its own: random numbers may drop some.
         """
-        kept, rows = tried.kept, torch.arange(places.shape[1])
+        kept = tried.kept
+        rows = torch.arange(places.shape[1])
         into, out, all_into, all_out = (
             (new.detach().double() - old.detach().double())[kept:]
             for new, old in (
@@ -277,7 +290,8 @@ class Responses:
                 (tried.other_y, tried.y),
             )
         )
-        given, got = into[rows, places], out[rows, places]  # [K, B, D]
+        given = into[rows, places]  # [K, B, D]
+        got = out[rows, places]
         multiples = (given * got).sum(-1) / given.square().sum(-1)
         usual = multiples.nan_to_num().median()
         usual = torch.ones_like(usual) if (usual - 1).abs() < EXACT else usual

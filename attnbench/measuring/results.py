@@ -260,7 +260,8 @@ def of_fields(ours: Fields, theirs: Fields) -> str:
 def of_rows(ours: Elements, theirs: Elements) -> str:
     """How two sequences differ."""
     if len(ours.items) != len(theirs.items):
-        was, now = len(ours.items), len(theirs.items)
+        was = len(ours.items)
+        now = len(theirs.items)
         return f"{now} elements in place of {was} in {named(ours)}"
     places = (Exact("int", str(number)) for number in range(len(ours.items)))
     return first(zip(places, ours.items, theirs.items, strict=True))
@@ -278,7 +279,8 @@ def of_arrays(ours: Array, theirs: Array) -> str:
     """How two arrays or tensors differ, relative to the largest number of base."""
     import numpy as np
 
-    was, now = f"{ours.shape} {ours.dtype}", f"{theirs.shape} {theirs.dtype}"
+    was = f"{ours.shape} {ours.dtype}"
+    now = f"{theirs.shape} {theirs.dtype}"
     if was != now:
         return f"{now} in place of {was}"
     a, b = (np.frombuffer(one.data, one.code) for one in (ours, theirs))
@@ -301,14 +303,16 @@ def rounding(dtype: str) -> float:
 
 def close(ours: Number, theirs: Number) -> bool:
     """Whether two numbers are the same but for rounding; NaN is itself."""
-    a, b = complex(ours.real, ours.imaginary), complex(theirs.real, theirs.imaginary)
+    a = complex(ours.real, ours.imaginary)
+    b = complex(theirs.real, theirs.imaginary)
     both_nan = a != a and b != b
     return both_nan or a == b or abs(a - b) <= ROUNDING * max(abs(a), abs(b))
 
 
 def shown(ours: Node, theirs: Node) -> str:
     """Both values in words, where they are short."""
-    was, now = brief(ours), brief(theirs)
+    was = brief(ours)
+    now = brief(theirs)
     if not was or not now or max(len(was), len(now)) > LONGEST:
         return f"another value of {named(ours)}"
     return f"{now} in place of {was}"

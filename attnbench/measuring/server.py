@@ -335,7 +335,8 @@ def in_place_of(path: str, replaced: str, tree: str) -> str:
 
     An environment inside a repository is one of both sides.
     """
-    real, top = Path(os.path.realpath(path)), Path(os.path.realpath(replaced))
+    real = Path(os.path.realpath(path))
+    top = Path(os.path.realpath(replaced))
     if not real.is_relative_to(top) or real.is_relative_to(os.path.realpath(tree)):
         return path
     if INSTALLED & set(real.parts) or real.is_relative_to(sysconfig.get_path("stdlib")):

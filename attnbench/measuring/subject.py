@@ -42,9 +42,11 @@ class Subject:
         self.case, self.filled, w = case, filled, case.workload
         self.causality = card.causality
         self.mode = modes.find(w.mode)
-        config, form = card.configure(dict(case.options)), card.forms[case.form]
+        config = card.configure(dict(case.options))
+        form = card.forms[case.form]
         torch.manual_seed(seed)
-        self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
+        self.dtype = getattr(torch, w.dtype)
+        self.device = find(w.device).torch_name
         # a `Classifier`, or at other levels one form of the mechanism
         whole = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
         self.module: Any = whole(config, config.sized(w))
@@ -280,7 +282,8 @@ class Decode(Subject):
 
         Also the FLOPs of a step if the form does not declare them.
         """
-        module, leaves = self.module, tree_leaves(self.state)
+        module = self.module
+        leaves = tree_leaves(self.state)
         own = module.config.sized(self.case.workload)
         storages = [leaf.untyped_storage() for leaf in leaves if isinstance(leaf, Tensor)]
         values = {name: value for name, value in values.items() if name != "saved_bytes"}

@@ -28,7 +28,8 @@ LEAST_BUFFERS_BYTES = 1 << 20  # the same of buffers of Python's own, such as a 
 # By how much a process may grow beyond what torch allocates, as freed blocks between others stay:
 # bytes, and a multiple of what torch allocates. Of this package's mechanisms the worst grew by 1.6
 # times as much beyond it.
-SLACK_BYTES, SLACK = 4 << 20, 2.5
+SLACK_BYTES = 4 << 20
+SLACK = 2.5
 LOOKS = 3  # at most, of which the one with the least growth counts
 MORE = 1.05  # times the traced memory of the last look at which to look again
 
@@ -84,7 +85,8 @@ class Arrays:
 
     def run(self, iterate: Iterate) -> None:
         """Run an iteration, and look at what it allocates."""
-        others, traced = sys.getprofile(), tracemalloc.is_tracing()
+        others = sys.getprofile()
+        traced = tracemalloc.is_tracing()
         if not traced:
             tracemalloc.start()
         sys.setprofile(self.look)

@@ -81,11 +81,14 @@ class AdaptivelySparse(at.CachedAttention):
 
 def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
-    q, k, v = module.query(x), module.key(x), module.value(x)
+    q = module.query(x)
+    k = module.key(x)
+    v = module.value(x)
     heads = []
     for h in range(module.heads):
         part = slice(h * d, (h + 1) * d)
-        alpha, rows = 1 + torch.sigmoid(module.a[h]), []
+        alpha = 1 + torch.sigmoid(module.a[h])
+        rows = []
         for i in range(len(x)):
             keys = [j for j in range(len(x)) if mask is None or mask[j]]
             keys = [j for j in keys if j <= i or not module.causal]
@@ -97,9 +100,12 @@ def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: a
 
 def entmax(z: Tensor, alpha: Tensor) -> Tensor:
     """τ by bisection; one Newton step at the root then provides the gradients."""
-    p, x = 1 / (alpha - 1), (alpha - 1) * z
-    power, entries = p.item(), x.tolist()
-    low, high = max(entries) - 1, max(entries)
+    p = 1 / (alpha - 1)
+    x = (alpha - 1) * z
+    power = p.item()
+    entries = x.tolist()
+    low = max(entries) - 1
+    high = max(entries)
     for _ in range(60):
         middle = (low + high) / 2
         over = sum((entry - middle) ** power for entry in entries if entry > middle) > 1
@@ -124,7 +130,8 @@ class Chunked(AdaptivelySparse):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """As eager; without a mask also the means and squares from which τ starts."""
-        eager, starts = super().flops(config, w), not (w.causal or w.padding)
+        eager = super().flops(config, w)
+        starts = not (w.causal or w.padding)
         first = 2 * w.tokens * w.width * (1 + 2 * w.head_width)
         return replace(eager, core=eager.core + (first if starts else 0))
 
@@ -164,12 +171,15 @@ def normal_threshold(q: Tensor, k: Tensor, a: Tensor) -> Tensor:
     It is not shifted by the largest of its row. q and k are [G, N, d]: means over keys come from
     means of k and of products of its columns.
     """
-    q, k, a = at.widen(q), at.widen(k), a[:, None, None]
+    q = at.widen(q)
+    k = at.widen(k)
+    a = a[:, None, None]
     mean = q @ k.mean(-2, keepdim=True).mT
     square = ((q @ (k.mT @ k / k.shape[-2])) * q).sum(-1, keepdim=True)
     grid = torch.linspace(-4, 4, GRID, device=q.device, dtype=q.dtype)
     width = (square - mean.square()).clamp(min=0).sqrt()
-    largest, count = width * grid[-1], k.shape[-2]
+    largest = width * grid[-1]
+    count = k.shape[-2]
     counts = count * (-grid.square() / 2).softmax(-1)
     return threshold(width * (grid - grid[-1]), a, -largest - count**-a, counts) + mean + largest
 
@@ -214,7 +224,8 @@ class Entmax(at.Written):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         A, a = ctx.saved_tensors
-        dtype, grad = grad.dtype, at.widen(grad)
+        dtype = grad.dtype
+        grad = at.widen(grad)
         to_logits, to_alpha = gradients(A, A ** (1 - a), a, grad)
         return to_logits.to(dtype), to_alpha.sum((0, 2, 3))[:, None, None]
 
@@ -226,7 +237,8 @@ class Rows(at.Written):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, a: Tensor, keys: Tensor | None, causal: bool
     ) -> Tensor:
-        o, tau = torch.empty_like(v), at.widen(q.new_empty(*q.shape[:2], 1))
+        o = torch.empty_like(v)
+        tau = at.widen(q.new_empty(*q.shape[:2], 1))
         if guessed := keys is None and not causal:
             heads = max(1, at.logits_at_once(q.device.type) // (GRID * q.shape[1]))
             parts = zip(*(t.split(heads) for t in (scaled(q, a), k, a)), strict=True)

@@ -112,7 +112,8 @@ class Axial(at.Attention):
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """Four projections for each axis on the padded grid; q kᵀ and A v of each."""
         h, width = config.grid(w.seq_len)
-        tokens, count = w.batch * h * width, axes(config, w)
+        tokens = w.batch * h * width
+        count = axes(config, w)
         core = 4 * tokens * w.width * (h + (count - 1) * width)
         return at.Flops(count * 4 * 2 * tokens * w.width**2, core)
 
@@ -122,7 +123,8 @@ class Axial(at.Attention):
 
 
 def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, causal = len(x), module.causal
+    N = len(x)
+    causal = module.causal
     real = [i for i in range(N) if mask is None or mask[i]]
     w = module.config.grid(N)[1]
 
@@ -145,7 +147,9 @@ def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: at.Draws) ->
 def attended(module: Axial, axis: Axis, x: Tensor, keys: list[list[int]]) -> Tensor:
     """Softmax attention of token i to the keys `keys[i]`."""
     d = module.width // module.heads
-    q, k, v = axis.query(x), axis.key(x), axis.value(x)
+    q = axis.query(x)
+    k = axis.key(x)
+    v = axis.value(x)
     o = torch.zeros_like(x)
     for i, js in enumerate(keys):
         for part in (slice(c, c + d) for c in range(0, module.width, d)):

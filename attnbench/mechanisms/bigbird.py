@@ -65,14 +65,16 @@ class BigBird(at.QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         g = self.config.global_tokens
-        k, v = k.contiguous(), v.contiguous()
+        k = k.contiguous()
+        v = v.contiguous()
         rows = at.softmax_attention(q[:, :, :g], k, v, at.key_mask(mask))
         return joined(rows, self.sparse(q, k, v, mask), mask).transpose(1, 2)
 
     def sparse(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Global, neighbouring and random keys of every query: [B, H, N, d] to the same shape."""
         N, d = q.shape[2:]
-        b, g = self.config.block, self.config.global_tokens
+        b = self.config.block
+        g = self.config.global_tokens
         q, k, v = (padded(t, b).contiguous() for t in (q / d**0.5, k, v))
         blocks = q.unflatten(2, (-1, b))  # [B, H, n, b, d]
         scores = self.masked(
@@ -93,7 +95,9 @@ class BigBird(at.QKVAttention):
 
     def drawn(self, x: Tensor) -> Tensor:
         """The random blocks of each block of queries, [B, H, n b, d] to [B, H, n, r, d]."""
-        B, H, d = x.shape[0], x.shape[1], x.shape[3]
+        B = x.shape[0]
+        H = x.shape[1]
+        d = x.shape[3]
         n, R = self.random.shape[1:]
         table = x.reshape(B * H * n, -1)
         first = torch.arange(0, B * H * n, n, device=x.device).view(B, H, 1, 1)
@@ -104,7 +108,8 @@ class BigBird(at.QKVAttention):
         self, sinks: Tensor, near: Tensor, far: Tensor, N: int, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The three logits, very low where a key is padding, already counted or does not exist."""
-        b, g = self.config.block, self.config.global_tokens
+        b = self.config.block
+        g = self.config.global_tokens
         real = torch.ones(1, N, dtype=torch.bool, device=near.device) if mask is None else mask
         local = pad(real, (0, -N % b)).clone()
         local[:, :g] = False
@@ -124,7 +129,8 @@ class BigBird(at.QKVAttention):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """g + 3 b + r keys for every query, padded to blocks; then g full rows."""
-        g, b = min(config.global_tokens, w.seq_len), config.block
+        g = min(config.global_tokens, w.seq_len)
+        b = config.block
         rows = w.seq_len + -w.seq_len % b
         keys = g + 3 * b + config.random_tokens
         return at.Flops(
@@ -140,9 +146,13 @@ class BigBird(at.QKVAttention):
 
 
 def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, b = len(x), module.width // module.heads, module.config.block
+    N = len(x)
+    d = module.width // module.heads
+    b = module.config.block
     real = {j for j in range(N) if mask is None or mask[j]}
-    q, k, v = module.query(x), module.key(x), module.value(x)
+    q = module.query(x)
+    k = module.key(x)
+    v = module.value(x)
     rows = []
     for i in range(N):
         heads = []
@@ -164,13 +174,16 @@ class Flex(at.flex.Form, BigBird):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """All pairs of flex_attention's blocks that it visits; g full rows."""
-        g, visited = min(config.global_tokens, w.seq_len), super().flops(config, w)
+        g = min(config.global_tokens, w.seq_len)
+        visited = super().flops(config, w)
         return replace(visited, core=visited.core + 4 * w.batch * w.width * w.seq_len * g)
 
     @staticmethod
     def visible(config: Config, w: at.Workload) -> at.flex.Window:
         """Global, neighbouring and random keys of every query."""
-        b, g, random = config.block, config.global_tokens, draw(config, w)
+        b = config.block
+        g = config.global_tokens
+        random = draw(config, w)
         # a table for each draw: older releases of torch index by tensors alone here
         table = random.to(find(w.device).torch_name)
         drawn_blocks = [drawn.contiguous() for drawn in table.unbind(-1)]
@@ -182,7 +195,8 @@ class Flex(at.flex.Form, BigBird):
             return keys
 
         first, last = (i // b for i in at.flex.queries(w.seq_len))
-        zero, end = 0 * first, torch.full_like(first, random.shape[1] - 1)
+        zero = 0 * first
+        end = torch.full_like(first, random.shape[1] - 1)
         part = [(zero, zero + g), ((first - 1) * b, (last + 2) * b)]
         for step in range(-(-at.flex.BLOCK // b) + 1):
             own = torch.minimum(torch.minimum(first + step, last), end)
@@ -193,10 +207,12 @@ class Flex(at.flex.Form, BigBird):
 def draw(config: Config, w: at.Workload) -> Tensor:
     """[H, n, r / b]: for each head and block of queries, distinct blocks of keys, or −1."""
     generator = torch.Generator().manual_seed(config.seed)
-    n, R = math.ceil(w.seq_len / config.block), config.random_tokens // config.block
+    n = math.ceil(w.seq_len / config.block)
+    R = config.random_tokens // config.block
     first = min(math.ceil(config.global_tokens / config.block), n)
     i = torch.arange(n)
-    start, stop = (i - 1).clamp(first, n), (i + 2).clamp(first, n)  # of the window
+    start = (i - 1).clamp(first, n)  # of the window
+    stop = (i + 2).clamp(first, n)
     left = n - first - (stop - start)  # number of blocks that may be drawn
     chosen = torch.empty(w.heads, n, 0, dtype=torch.long)
     for t in range(R):

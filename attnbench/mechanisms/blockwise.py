@@ -80,7 +80,10 @@ class Blockwise(at.QKVAttention):
 
 
 def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, H, d, n = len(x), module.heads, module.width // module.heads, module.config.blocks
+    N = len(x)
+    H = module.heads
+    d = module.width // module.heads
+    n = module.config.blocks
     b = (N + n - 1) // n
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
     o = torch.zeros_like(q)
@@ -103,7 +106,8 @@ class Sdpa(Blockwise):
 
 def cyclic(config: Config, heads: int) -> Tensor:
     """[H, n]: in head h, block i attends to block i + shift(h), modulo n."""
-    n, share = config.blocks, max(1, heads // 6)
+    n = config.blocks
+    share = max(1, heads // 6)
     shifted = min((n - 1) * share, heads - 1)
     shifts = [0] * (heads - shifted) + [1 + i // share for i in range(shifted)]
     return (torch.arange(n) + torch.tensor(shifts)[:, None]) % n

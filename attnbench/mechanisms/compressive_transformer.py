@@ -112,8 +112,11 @@ class CompressiveTransformer(xl.TransformerXL):
         return self.output(self.sweep(q, k, v, masks).flatten(2)), k[0], v[0]
 
     def start(self, batch: int, capacity: int) -> at.State:
-        config, D, like = self.config, self.width, self.key.weight
-        span, slots = min(config.memory + config.segment, capacity), slots_after(config, capacity)
+        config = self.config
+        D = self.width
+        like = self.key.weight
+        span = min(config.memory + config.segment, capacity)
+        slots = slots_after(config, capacity)
         sizes = span, min(slots, config.compressed + config.segment // config.rate)
         tokens, old = (at.caches.empty(like, batch, self.heads, n, D // self.heads) for n in sizes)
         R = self.distances(span + min(slots, config.compressed), tokens.k).contiguous()
@@ -125,7 +128,8 @@ class CompressiveTransformer(xl.TransformerXL):
         return Kept(tokens.k, tokens.v, old.k, old.v, R, past, 0)
 
     def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        kept, N = Kept(*state), x.shape[1]
+        kept = Kept(*state)
+        N = x.shape[1]
         y, k, v = self.swept(x, None)
         kept.tokens.added(k, v)
         past = x if self.used is None else self.used
@@ -133,7 +137,8 @@ class CompressiveTransformer(xl.TransformerXL):
         last = torch.arange(max(0, N - span), N, device=x.device)
         kept.past[:, last % span] = past[:, last].to(kept.past.dtype)
         end = slots_after(self.config, N) * self.config.rate
-        L, ring = self.config.segment, kept.old_k.shape[2] * self.config.rate
+        L = self.config.segment
+        ring = kept.old_k.shape[2] * self.config.rate
         first = max(0, end - -(-ring // L) * L)  # what the ring holds, in whole segments
         if first < end:
             parts = (past[:, first:end], k[:, :, first:end], v[:, :, first:end])
@@ -145,7 +150,8 @@ class CompressiveTransformer(xl.TransformerXL):
         kept = Kept(*state)
         q, k, v = self.projected(x)
         i = kept.length
-        tokens, first = kept.tokens.added(k, v), xl.first_read(self.config, i)
+        tokens = kept.tokens.added(k, v)
+        first = xl.first_read(self.config, i)
         count = slots_after(self.config, i)
         slots = kept.slots._replace(length=count)
         pieces = slots.since(max(0, count - self.config.compressed)) + tokens.since(first)
@@ -160,7 +166,8 @@ class CompressiveTransformer(xl.TransformerXL):
 
     def noted(self, past: Tensor, x: Tensor, A: Tensor, first: int, i: int) -> Tensor:
         """`Kept.past` after token i, which read from `first` on with weights A."""
-        span, L = past.shape[1], self.config.segment
+        span = past.shape[1]
+        L = self.config.segment
         if not counts(self.config):
             past[:, i % span] = x[:, 0]
             return past
@@ -185,7 +192,8 @@ class CompressiveTransformer(xl.TransformerXL):
     def state_elements(config: Any, workload: at.Workload) -> int:
         """k and v of tokens and slots and what is kept of each token, and W_r R_p."""
         N = workload.seq_len
-        span, slots = min(config.memory + config.segment, N), slots_after(config, N)
+        span = min(config.memory + config.segment, N)
+        slots = slots_after(config, N)
         ring = min(slots, config.compressed + config.segment // config.rate)
         row = 2 * (span + ring) * workload.width + span * (1 if counts(config) else workload.width)
         return workload.batch * row + (span + min(slots, config.compressed)) * workload.width
@@ -226,8 +234,11 @@ class CompressiveTransformer(xl.TransformerXL):
         self, q: Tensor, k: Parts, v: Parts, slots: Tensor, masks: Parts | None
     ) -> Tensor:
         """The loss of f_c: what segments read from tokens about to leave, and from their slots."""
-        M, L, n = self.config.memory, self.config.segment, slots.shape[1]
-        evicted, added = n * self.config.rate, L // self.config.rate
+        M = self.config.memory
+        L = self.config.segment
+        n = slots.shape[1]
+        evicted = n * self.config.rate
+        added = L // self.config.rate
         new = []
         for linear in (self.key, self.value):
             bias = None if linear.bias is None else linear.bias.detach()
@@ -253,7 +264,8 @@ class CompressiveTransformer(xl.TransformerXL):
 
         Records which tokens are kept.
         """
-        L, memory = self.config.segment, self.config.memory // self.config.segment
+        L = self.config.segment
+        memory = self.config.memory // self.config.segment
         real = torch.ones_like(q[:, 0, :, 0], dtype=torch.bool) if masks is None else masks[0]
         # split once: the backward pass of each slice would fill a whole tensor
         new, old = (
@@ -273,7 +285,8 @@ class CompressiveTransformer(xl.TransformerXL):
                 allowed = allowed & seen.mT.transpose(0, 1)
             R_s = R[:, :, R.shape[2] - k_s.shape[2] :]
             q_s, k_s, v_s = (t.transpose(0, 1) for t in (q_s, k_s, v_s))
-            given, real = (q_s, k_s, v_s, R_s, self.u, self.v, allowed), new[s][2][:, 0, :, 0]
+            given = (q_s, k_s, v_s, R_s, self.u, self.v, allowed)
+            real = new[s][2][:, 0, :, 0]
             o, use = xl.Read.apply(self.keeps_weights, *given, real)
             assert use is not None, "counted where `real` is given"
             outputs.append(o.movedim(0, 2))
@@ -321,7 +334,8 @@ class CompressiveTransformer(xl.TransformerXL):
     @staticmethod
     def flops(config: Any, w: at.Workload) -> at.Flops:
         """Those of Transformer-XL; f_c, W_k and W_v of the slots; the loss in training."""
-        core, D = CompressiveTransformer.products(config, w), w.width
+        core = CompressiveTransformer.products(config, w)
+        D = w.width
         evicted = leaving(config, w.seq_len)
         slots = evicted // config.rate
         learned = config.compression in LEARNED
@@ -342,7 +356,8 @@ class CompressiveTransformer(xl.TransformerXL):
 def reference(
     module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
 ) -> Tensor:
-    config, H = module.config, module.heads
+    config = module.config
+    H = module.heads
     d = module.width // H
     slots = compressed(module, x.detach(), mask, draws)
     rows = []
@@ -357,7 +372,8 @@ def reference(
         o = torch.zeros(H, d, dtype=x.dtype)
         if real:
             read = torch.stack([token for token in row if token is not None])
-            k, v = module.key(read), module.value(read)
+            k = module.key(read)
+            v = module.value(read)
             far = [xl.sinusoid(len(row) - 1 - n, module.width, x) for n in real]
             k, v, r = (t.view(-1, H, d) for t in (k, v, module.position(torch.stack(far))))
             q = module.query(x[i]).view(H, d)
@@ -412,7 +428,8 @@ def compressed(
     """The slots of one sequence in order; None where a slot has only padding tokens."""
     config = module.config
     slots: list[Tensor | None] = []
-    c, L = config.rate, config.segment
+    c = config.rate
+    L = config.segment
     for s in range(leaving(config, len(x)) // c):
         tokens = list(range(s * c, s * c + c))
         if config.compression == "dilated":

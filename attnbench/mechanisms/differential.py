@@ -93,7 +93,9 @@ class Differential(at.CachedAttention):
 
 
 def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    H, d, first = module.heads, module.width // module.heads, module.config.first
+    H = module.heads
+    d = module.width // module.heads
+    first = module.config.first
     own = [slice(h * d, (h + 1) * d) for h in range(H)]
     q, k, v = (m(x) for m in (module.query, module.key, module.value))
     factor = (module.q1 @ module.k1).exp() - (module.q2 @ module.k2).exp() + first
@@ -118,9 +120,11 @@ def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: at.Dr
 
 class Sdpa(Differential):
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        d, both = q.shape[-1], torch.cat(v.chunk(2, 1), -1).repeat(1, 2, 1, 1)
+        d = q.shape[-1]
+        both = torch.cat(v.chunk(2, 1), -1).repeat(1, 2, 1, 1)
         # the wider q is divided by a larger root
-        q, k = pad(2**0.5 * q, (0, d)), pad(k, (0, d))
+        q = pad(2**0.5 * q, (0, d))
+        k = pad(k, (0, d))
         return at.fused_attention(q, k, both, mask, causal)
 
     @staticmethod

@@ -49,7 +49,9 @@ class Config(at.BaseConfig):
 class Etc(at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        H, D, d = workload.heads, workload.width, workload.head_width
+        H = workload.heads
+        D = workload.width
+        d = workload.head_width
         self.near = nn.Parameter(0.02 * torch.randn(H, 2 * config.clip + 1, d))
         self.to_global = nn.Parameter(0.02 * torch.randn(H, 1, d))
         self.to_long = nn.Parameter(0.02 * torch.randn(H, 1, d))
@@ -97,7 +99,8 @@ class Etc(at.QKVAttention):
         real = q.new_ones(1, G + n, dtype=torch.bool) if mask is None else mask
         near = pad(real[:, G:], (r, r + -n % C)).unfold(1, C + 2 * r, C)
         real = torch.cat([real[:, None, :G].expand(-1, count, -1), near], 2)
-        i, j = torch.arange(C, device=q.device)[:, None], torch.arange(-r, C + r, device=q.device)
+        i = torch.arange(C, device=q.device)[:, None]
+        j = torch.arange(-r, C + r, device=q.device)
         band = pad((j - i).abs() <= r, (G, 0), value=True)  # [C, G + C + 2 r]
         allowed = (real[:, :, None] & band).expand(B, -1, -1, -1).reshape(1, B * count, C, -1)
         part = partial(read, True, *q.new_zeros(2, 1, 1, 1))  # no u, no t
@@ -135,7 +138,9 @@ class Etc(at.QKVAttention):
 
 
 def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    H, G, config = module.heads, module.config.global_tokens, module.config
+    H = module.heads
+    G = module.config.global_tokens
+    config = module.config
     d = module.width // H
 
     def project(name: str, i: int, token: Tensor) -> Tensor:
@@ -159,7 +164,8 @@ def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: at.Draws) -> T
 
 def label(module: Etc, i: int, j: int) -> Tensor:
     """a_ij of all heads, [H, d]."""
-    G, clip = module.config.global_tokens, module.config.clip
+    G = module.config.global_tokens
+    clip = module.config.clip
     if (i < G) == (j < G):
         return module.near[:, max(-clip, min(clip, j - i)) + clip]
     return module.to_long[:, 0] if i < G else module.to_global[:, 0]

@@ -49,7 +49,9 @@ class Config(at.BaseConfig):
 class Fastformer(at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, H, d = workload.width, workload.heads, workload.head_width
+        D = workload.width
+        H = workload.heads
+        d = workload.head_width
         rows = 1 if config.share_heads else H
         span = WIDTHS[config.interaction]
         self.w_q = nn.Parameter(torch.randn(rows, d) / d**0.5)
@@ -67,7 +69,8 @@ class Fastformer(at.QKVAttention):
         self.output = nn.Linear(wide, D, bias=config.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k = self.project(x, self.query), self.project(x, self.key)
+        q = self.project(x, self.query)
+        k = self.project(x, self.key)
         v = q if self.config.share_query_value else self.project(x, self.value)
         return self.output(at.merge(self.attend(q, k, v, mask))) + at.merge(q)
 
@@ -114,13 +117,17 @@ class Fastformer(at.QKVAttention):
 
 
 def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    H, d, kind = module.heads, module.width // module.heads, module.config.interaction
+    H = module.heads
+    d = module.width // module.heads
+    kind = module.config.interaction
     real = [i for i in range(len(x)) if mask is None or mask[i]]
-    q, outputs = [], []
+    q = []
+    outputs = []
     for h in range(H):
         row = 0 if module.config.share_heads else h
         part = slice(row * d, (row + 1) * d)
-        q_h, k_h = module.query(x)[:, part], module.key(x)[:, part]
+        q_h = module.query(x)[:, part]
+        k_h = module.key(x)[:, part]
         v_h = q_h if module.config.share_query_value else module.value(x)[:, part]
         a = torch.stack([module.w_q[row] @ q_h[i] / d**0.5 for i in real]).softmax(0)
         q_bar = torch.stack([a[n] * q_h[i] for n, i in enumerate(real)]).sum(0)
@@ -140,9 +147,11 @@ def interact(kind: str, a: Tensor, b: Tensor) -> Tensor:
 
 class Folded(Fastformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        H, d = self.heads, self.width // self.heads
+        H = self.heads
+        d = self.width // self.heads
         keys = None if mask is None else mask[:, None, :]
-        (W_Q, b_Q), (W_K, b_K) = self.tiled(self.query), self.tiled(self.key)
+        W_Q, b_Q = self.tiled(self.query)
+        W_K, b_K = self.tiled(self.key)
         W_V, b_V = (W_Q, b_Q) if self.config.share_query_value else self.tiled(self.value)
 
         w = (self.w_q[:, None] @ W_Q.view(H, d, -1)).squeeze(1)  # [H, D]
@@ -189,7 +198,8 @@ class Folded(Fastformer):
 
 def parameters(config: Config, w: at.Workload) -> int:
     """W_Q, W_K (W_V), W_R and the two logit vectors; W_Q, W_K, W_V are D × d for shared heads."""
-    D, d = w.width, w.head_width
+    D = w.width
+    d = w.head_width
     inner = d if config.share_heads else D
     span = WIDTHS[config.interaction]
     wide = 3 if config.interaction == "concat" else 1

@@ -75,7 +75,8 @@ class Halved(at.Written):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        half, y = rfft2(x).real, torch.empty_like(x)
+        half = rfft2(x).real
+        y = torch.empty_like(x)
         y[..., : (middle := half.shape[-1])] = half
         rest = half[..., 1 : (x.shape[-1] + 1) // 2]
         y[..., :1, middle:] = rest[..., :1, :].flip(-1)

@@ -51,7 +51,9 @@ class Kept(NamedTuple):
         """The state after further tokens, which are written into its buffers."""
         end = self.length + k.shape[2]
         new = slice(self.length, end)
-        self.k[:, :, new], self.v[:, :, new], self.f[:, :, new] = k, v, f
+        self.k[:, :, new] = k
+        self.v[:, :, new] = v
+        self.f[:, :, new] = f
         return self._replace(length=end)
 
     def held(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,7 +106,8 @@ class Forgetting(at.QKVAttention):
         q, k, v, f = self.projected(x)
         kept = Kept(*state).added(k, v, f)
         k, v, f = kept.held()
-        F, n = self.fading(f).cumsum(-1), x.shape[1]
+        F = self.fading(f).cumsum(-1)
+        n = x.shape[1]
         decay = (F[..., -n:, None] - F[:, :, None]).to(q.dtype)  # of each key up to a query
         bias = decay.masked_fill(~at.causal_mask(n, kept.length, x.device), -torch.inf)
         o = scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -128,7 +131,8 @@ class Forgetting(at.QKVAttention):
 
 
 def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, rows = module.width // module.heads, []
+    d = module.width // module.heads
+    rows = []
     projected = [m.squeeze(0) for m in module.projected(x[None])]
     f = (projected[3] + module.b[:, None]).sigmoid()  # [H, N]
     for i in range(len(x)):

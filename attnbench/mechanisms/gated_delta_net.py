@@ -64,7 +64,9 @@ class GatedDeltaNet(at.Convolved):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, inner, e = workload.width, workload.inner_width, config.wider
+        D = workload.width
+        inner = workload.inner_width
+        e = config.wider
         V, wide = values(config, workload)
         self.value_heads = V
         if config.gate:
@@ -83,8 +85,10 @@ class GatedDeltaNet(at.Convolved):
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v, and x W_β above x W_α."""
-        w, (V, wide) = workload, values(config, workload)
-        keys, rates = (w.batch, w.heads, w.seq_len, w.head_width), (1 + config.gate) * V
+        w = workload
+        V, wide = values(config, workload)
+        keys = (w.batch, w.heads, w.seq_len, w.head_width)
+        rates = (1 + config.gate) * V
         return keys, keys, (w.batch, V, w.seq_len, wide), (w.batch, rates, w.seq_len)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
@@ -106,12 +110,16 @@ class GatedDeltaNet(at.Convolved):
     ) -> tuple[Tensor, Tensor]:
         """o [B, V, N, e D / V], and S after the tokens."""
         dtype = v.dtype
-        q, k, v = unit(q, q.shape[-1] ** -0.5), unit(k), at.widen(v)
+        q = unit(q, q.shape[-1] ** -0.5)
+        k = unit(k)
+        v = at.widen(v)
         if (shared := self.value_heads // self.heads) > 1:
-            q, k = q.repeat_interleave(shared, 1), k.repeat_interleave(shared, 1)
+            q = q.repeat_interleave(shared, 1)
+            k = k.repeat_interleave(shared, 1)
         beta, g = self.step_sizes(at.widen(rates))
         if mask is not None:
-            beta, g = beta * mask[:, None], g * mask[:, None]
+            beta = beta * mask[:, None]
+            g = g * mask[:, None]
         o, S = self.rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
@@ -136,26 +144,34 @@ class GatedDeltaNet(at.Convolved):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `delta_flops`. conv is not a matrix product."""
-        d, (V, wide) = w.head_width, values(config, w)
+        d = w.head_width
+        V, wide = values(config, w)
         core = at.delta_flops(w.seq_len, cls.chunk(config, d), V, d, wide)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """q, k and v twice; in training, S after every token."""
-        keys, wide = values(config, w)[0] * w.head_width, config.wider * w.inner_width
+        keys = values(config, w)[0] * w.head_width
+        wide = config.wider * w.inner_width
         return w.tokens * (4 * keys + 2 * wide + w.trains * wide * w.head_width)
 
 
 def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, H, D = module.config, module.heads, module.inner_width
-    d, e, V = D // H, c.wider, module.value_heads
+    c = module.config
+    H = module.heads
+    D = module.inner_width
+    d = D // H
+    e = c.wider
+    V = module.value_heads
     wide = e * D // V
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
     mixed = [module.mix(x[t]) if real[t] else x.new_zeros((2 + e) * D) for t in range(len(x))]
-    rates, heads = module.rates(x), []
+    rates = module.rates(x)
+    heads = []
     for h in range(V):
-        S, outputs = x.new_zeros(d, wide), []
+        S = x.new_zeros(d, wide)
+        outputs = []
         for t in range(len(x)):
             past = [mixed[t - j] * module.taps[-1 - j] for j in range(min(c.conv, t + 1))]
             y = torch.stack(past).sum(0)
@@ -183,7 +199,9 @@ class Chunked(at.InChunks, GatedDeltaNet):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""
-        d, C, (V, wide) = w.head_width, Chunked.chunk(config, w.head_width), values(config, w)
+        d = w.head_width
+        C = Chunked.chunk(config, w.head_width)
+        V, wide = values(config, w)
         states = -(-w.seq_len // C) * w.batch * V * d * (d + 2 * wide)
         squares = 4 * V * w.tokens * min(C, w.seq_len)
         return squares + V * (8 * d + 4 * wide) * w.tokens + states
@@ -202,13 +220,17 @@ def values(config: Config, w: at.Workload) -> tuple[int, int]:
 
 def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
-    e, rates = config.wider, (1 + config.gate) * values(config, w)[0]
+    e = config.wider
+    rates = (1 + config.gate) * values(config, w)[0]
     return ((2 + e + (config.gate + 1) * e) * w.inner_width + rates) * w.width
 
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
-    inner, e, gate, (V, wide) = w.inner_width, config.wider, int(config.gate), values(config, w)
+    inner = w.inner_width
+    e = config.wider
+    gate = int(config.gate)
+    V, wide = values(config, w)
     biases = (2 + e) * inner + (1 + gate) * V + gate * e * inner + w.width
     filters = config.conv * (2 + e) * inner
     scales = gate * 2 * V + wide

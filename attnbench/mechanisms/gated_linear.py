@@ -49,7 +49,8 @@ class GatedLinear(at.Recurrent):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, narrow = workload.width, workload.width // config.narrow
+        D = workload.width
+        narrow = workload.width // config.narrow
         self.b = nn.Parameter(torch.zeros(narrow))
         if workload.level is at.Level.CORE:
             return
@@ -82,8 +83,11 @@ class GatedLinear(at.Recurrent):
         self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
-        dtype, b = v.dtype, at.widen(self.b).view(self.heads, 1, -1)
-        q, k, v = at.widen(q) * q.shape[-1] ** -0.5, at.widen(k), at.widen(v)
+        dtype = v.dtype
+        b = at.widen(self.b).view(self.heads, 1, -1)
+        q = at.widen(q) * q.shape[-1] ** -0.5
+        k = at.widen(k)
+        v = at.widen(v)
         g = logsigmoid(at.widen(f) + b) / self.config.root
         if mask is not None:
             k, g = (x * mask[:, None, :, None] for x in (k, g))
@@ -98,7 +102,8 @@ class GatedLinear(at.Recurrent):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `row_decay_flops`."""
-        d, dk = w.head_width, w.head_width // config.narrow
+        d = w.head_width
+        dk = w.head_width // config.narrow
         core = at.row_decay_flops(w.seq_len, cls.chunk(config, dk), w.heads, dk, d)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
@@ -111,13 +116,17 @@ class GatedLinear(at.Recurrent):
 
 def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
-    dk, heads = d // module.config.narrow, []
+    dk = d // module.config.narrow
+    heads = []
     rates = (module.forget(x) + module.b).sigmoid() ** (1 / module.config.root)
     for h in range(module.heads):
         own = slice(h * dk, (h + 1) * dk)
-        q, k, alpha = module.query(x)[:, own], module.key(x)[:, own], rates[:, own]
+        q = module.query(x)[:, own]
+        k = module.key(x)[:, own]
+        alpha = rates[:, own]
         v = module.value(x)[:, h * d : (h + 1) * d]
-        S, outputs = x.new_zeros(dk, d), []
+        S = x.new_zeros(dk, d)
+        outputs = []
         for t in range(len(x)):
             if mask is None or mask[t]:
                 S = alpha[t][:, None] * S + torch.outer(k[t], v[t])
@@ -143,7 +152,8 @@ def projections(config: Config, w: at.Workload) -> int:
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases), b, and the scales of RMSNorm."""
-    D, narrow = w.width, w.width // config.narrow
+    D = w.width
+    narrow = w.width // config.narrow
     biases = config.bias * (3 * D + 2 * narrow)
     return projections(config, w) + biases + narrow + w.head_width
 

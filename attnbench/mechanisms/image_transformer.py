@@ -86,7 +86,8 @@ class ImageTransformer(at.QKVAttention):
 
     def lines(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[Block]:
         """Queries [B n, l_q, H, d], keys and values [B n, S, H, d] and allowed keys, by range."""
-        N, lq = q.shape[1], self.config.span(q.shape[1])
+        N = q.shape[1]
+        lq = self.config.span(q.shape[1])
         if mask is None and N % lq and not self.causal:
             mask = torch.ones(q.shape[:2], dtype=torch.bool, device=q.device)
         q, k, v = (F.pad(t, (0, 0, 0, 0, 0, -N % lq)).unflatten(1, (-1, lq)) for t in (q, k, v))
@@ -102,8 +103,10 @@ class ImageTransformer(at.QKVAttention):
 
     def rectangles(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[Block]:
         """As `lines`, with all blocks at once."""
-        (B, N), lq = q.shape[:2], self.config.span(q.shape[1])
-        n, room = -(-N // lq), math.prod(self.config.grid(N)) * lq
+        B, N = q.shape[:2]
+        lq = self.config.span(q.shape[1])
+        n = -(-N // lq)
+        room = math.prod(self.config.grid(N)) * lq
         q, k, v = (F.pad(t, (0, 0, 0, 0, 0, room - N)) for t in (q, k, v))
         keys, values = (self.around(t, N)[:, :n].flatten(0, 1) for t in (k, v))
         # pixels by their position in the sequence; −1 is outside the image
@@ -124,7 +127,8 @@ class ImageTransformer(at.QKVAttention):
 
     def around(self, x: Tensor, N: int) -> Tensor:
         """[B, room, ...] in blocks to the memory of each block, [B, blocks, S, ...]."""
-        c, (down, across) = self.config, self.config.grid(N)
+        c = self.config
+        down, across = self.config.grid(N)
         x = x.unflatten(1, (down, across, c.rows, c.columns)).transpose(2, 3)
         x = x.flatten(3, 4).flatten(1, 2)  # [B, h, w, ...]
         x = F.pad(x, (0, 0) * (x.dim() - 3) + (c.beside, c.beside, c.above, 0))
@@ -148,7 +152,9 @@ class ImageTransformer(at.QKVAttention):
 
 
 def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, H, d = len(x), module.heads, module.width // module.heads
+    N = len(x)
+    H = module.heads
+    d = module.width // module.heads
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
     sees = {"1d": sees_line, "2d": sees_pixel}[module.config.layout]
     o = torch.zeros_like(q)
@@ -166,9 +172,11 @@ def sees_line(config: Config, N: int, i: int, j: int) -> bool:
 
 
 def sees_pixel(config: Config, N: int, i: int, j: int) -> bool:
-    (top, left), (y, x) = corner(config, N, i), corner(config, N, j)
+    top, left = corner(config, N, i)
+    y, x = corner(config, N, j)
     inside = j % (config.rows * config.columns)
-    y, x = y + inside // config.columns, x + inside % config.columns
+    y = y + inside // config.columns
+    x = x + inside % config.columns
     return (
         top - config.above <= y < top + config.rows
         and left - config.beside <= x < left + config.columns + config.beside
@@ -177,7 +185,8 @@ def sees_pixel(config: Config, N: int, i: int, j: int) -> bool:
 
 def corner(config: Config, N: int, i: int) -> tuple[int, int]:
     """Row and column of the first pixel of the block of token i."""
-    block, across = i // (config.rows * config.columns), config.grid(N)[1]
+    block = i // (config.rows * config.columns)
+    across = config.grid(N)[1]
     return block // across * config.rows, block % across * config.columns
 
 
@@ -206,7 +215,9 @@ class Flex(at.flex.Form, ImageTransformer):
 
 
 def seen_lines(config: Config, w: at.Workload) -> at.flex.Window:
-    lq, memory, causal = config.block, config.memory, w.causal
+    lq = config.block
+    memory = config.memory
+    causal = w.causal
 
     def bounds(i: Tensor) -> at.flex.Range:
         start = i // lq * lq
@@ -216,11 +227,15 @@ def seen_lines(config: Config, w: at.Workload) -> at.flex.Window:
 
 
 def seen_pixels(config: Config, w: at.Workload) -> at.flex.Window:
-    c, lq, causal = config, config.span(w.seq_len), w.causal
+    c = config
+    lq = config.span(w.seq_len)
+    causal = w.causal
     across = c.grid(w.seq_len)[1]
 
     def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        block, other, inside = i // lq, j // lq, j % lq
+        block = i // lq
+        other = j // lq
+        inside = j % lq
         # row and column of key j, from the first pixel of the block of query i
         y = (other // across - block // across) * c.rows + inside // c.columns
         x = (other % across - block % across) * c.columns + inside % c.columns

@@ -102,11 +102,14 @@ class Indexed(at.Choosing):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        self.base, self.kept = plain(config)(config.base, workload), kept(config, workload)
+        self.base = plain(config)(config.base, workload)
+        self.kept = kept(config, workload)
         self.shares = indices(config, workload)[0]
         if workload.level is not at.Level.CORE:
-            (_, heads), e = indices(config, workload), config.index_width
-            rank, own = config.query_rank, 0 if config.query_rank else heads * e
+            _, heads = indices(config, workload)
+            e = config.index_width
+            rank = config.query_rank
+            own = 0 if config.query_rank else heads * e
             drawn = torch.randn(own + heads + e, workload.width) / workload.width**0.5
             self.register_buffer("drawn", drawn)
             if rank:
@@ -115,7 +118,8 @@ class Indexed(at.Choosing):
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k and v, or of q and the latent, of q^I beside w, and of k^I."""
-        w, e = workload, config.index_width
+        w = workload
+        e = config.index_width
         index = (w.batch, indices(config, w)[1], w.seq_len, e + 1)
         read = plain(config).core_inputs(config.base, w)
         return *read, index, (w.batch, 1, w.seq_len, e)
@@ -136,16 +140,20 @@ class Indexed(at.Choosing):
         else:
             read = self.base.projected(x)
         heads = index.shape[-1] // (e + 1)
-        q, weights = index[..., : heads * e].unflatten(-1, (heads, e)), index[..., heads * e :]
+        q = index[..., : heads * e].unflatten(-1, (heads, e))
+        weights = index[..., heads * e :]
         queries = torch.cat([q, weights[..., None]], -1).transpose(1, 2)
         return *read, queries, keys
 
     def attend(self, *inputs: Any) -> Tensor:
         """Tensors of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
         q, *read, index, keys, mask = inputs
-        c, keys, single = self.config, at.widen(keys), mask
+        c = self.config
+        keys = at.widen(keys)
+        single = mask
         if c.pool == "mean":
-            keys, single = at.block_means(keys, mask, c.block), None
+            keys = at.block_means(keys, mask, c.block)
+            single = None
         choice = self.choice = at.choose(
             lambda part, _: self.scores(part, keys, single),
             index,
@@ -176,7 +184,9 @@ class Indexed(at.Choosing):
         return s
 
     def start(self, batch: int, capacity: int) -> at.State:
-        c, like, (K, width) = self.config, self.base.output.weight, self.kept
+        c = self.config
+        like = self.base.output.weight
+        K, width = self.kept
         k = like.new_empty(batch, K, capacity, width)
         v = like.new_empty(batch, K, capacity, 0 if c.kv_rank else width)
         sums = like.new_zeros(batch, 1, -(-capacity // c.pooled), c.index_width)
@@ -200,7 +210,8 @@ class Indexed(at.Choosing):
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
-        w, (K, width) = workload, kept(config, workload)
+        w = workload
+        K, width = kept(config, workload)
         read = (1 if config.kv_rank else 2) * w.seq_len * K * width
         return w.batch * (read + -(-w.seq_len // config.pooled) * config.index_width)
 
@@ -216,7 +227,10 @@ class Indexed(at.Choosing):
 
 
 def reference(module: Indexed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    C, H, shares, heads = module.config.block, module.heads, len(draws["choice"]), []
+    C = module.config.block
+    H = module.heads
+    shares = len(draws["choice"])
+    heads = []
     for h, (q, k, v) in enumerate(source(module.config).heads_of(module.base, x)):
         outputs = []
         for i in range(len(x)):
@@ -233,7 +247,8 @@ class Sdpa(Indexed):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
         def part(first: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             """The outputs of queries from token `first` on."""
-            own, keys = choice[:, :, first : first + QUERIES], k.shape[2]
+            own = choice[:, :, first : first + QUERIES]
+            keys = k.shape[2]
             allowed = at.allowed_tokens(own, first, keys, self.config.block)
             if mask is not None:
                 allowed = allowed & mask[:, None, None, :keys]
@@ -248,7 +263,8 @@ class Sdpa(Indexed):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, without the keys after each part of the queries."""
-        N, B = w.seq_len, QUERIES
+        N = w.seq_len
+        B = QUERIES
         pairs = sum(min(B, N - first) * min(first + B, N) for first in range(0, N, B))
         read = 4 * w.batch * w.heads * pairs * kept(config, w)[1]
         return at.Flops(projections(config, w), scoring(config, w) + read)
@@ -256,7 +272,8 @@ class Sdpa(Indexed):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """The choice of a byte each, the masks of a part, q and o."""
-        (shares, _), (_, width) = indices(config, w), kept(config, w)
+        shares, _ = indices(config, w)
+        _, width = kept(config, w)
         choice = shares * w.tokens * -(-w.seq_len // config.block) // 4
         masks = 2 * w.batch * (w.heads if shares > 1 else 1) * QUERIES * w.seq_len
         return choice + masks + 2 * w.tokens * w.heads * width
@@ -329,7 +346,8 @@ def indices(config: Config, w: at.Workload) -> tuple[int, int]:
 def projections(config: Config, w: at.Workload) -> int:
     """FLOPs of those to what is read and from it, and of W_QI, W_W and W_KI."""
     e = config.index_width
-    (_, heads), rank = indices(config, w), config.query_rank or w.width
+    _, heads = indices(config, w)
+    rank = config.query_rank or w.width
     index = 2 * w.tokens * (rank * heads * e + w.width * (heads + e))
     return plain(config).flops(config.base, w).projections + index
 

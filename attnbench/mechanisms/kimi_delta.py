@@ -53,7 +53,9 @@ class KimiDelta(at.Convolved):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, H, R = workload.width, workload.heads, rank(config, workload)
+        D = workload.width
+        H = workload.heads
+        R = rank(config, workload)
         inner = workload.inner_width
         self.A = nn.Parameter(at.decay_rates(H)[0])
         self.b = nn.Parameter(at.decay_rates(inner)[1])
@@ -81,7 +83,8 @@ class KimiDelta(at.Convolved):
             mixed = mixed * mask[..., None]
         mixed, inputs = self.convolve(mixed, inputs)
         q, k, v = (self.split(t) for t in mixed.chunk(3, -1))
-        beta, alpha = self.beta(x).mT, self.split(self.forget(x))
+        beta = self.beta(x).mT
+        alpha = self.split(self.forget(x))
         o, S = self.scan(q, k, v, beta, alpha, mask, S)
         y = self.output(at.merge(self.norm(o.to(self.norm.weight.dtype))) * self.gate(x).sigmoid())
         return y, at.RecurrentState(S, inputs)
@@ -98,11 +101,15 @@ class KimiDelta(at.Convolved):
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
         dtype = v.dtype
-        q, k, v = unit(q, q.shape[-1] ** -0.5), unit(k), at.widen(v)
-        beta, b = at.widen(beta).sigmoid(), at.widen(self.b).view(self.heads, 1, -1)
+        q = unit(q, q.shape[-1] ** -0.5)
+        k = unit(k)
+        v = at.widen(v)
+        beta = at.widen(beta).sigmoid()
+        b = at.widen(self.b).view(self.heads, 1, -1)
         g = -at.widen(self.A).exp()[:, None, None] * softplus(at.widen(alpha) + b)
         if mask is not None:
-            beta, g = beta * mask[:, None], g * mask[:, None, :, None]
+            beta = beta * mask[:, None]
+            g = g * mask[:, None, :, None]
         o, S = self.rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
@@ -118,7 +125,8 @@ class KimiDelta(at.Convolved):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `delta_flops`. conv is not a matrix product."""
-        d, chunk = w.head_width, cls.chunk(config, w.head_width)
+        d = w.head_width
+        chunk = cls.chunk(config, w.head_width)
         core = at.delta_flops(w.seq_len, chunk, w.heads, d, d, by_row=True)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
@@ -129,13 +137,17 @@ class KimiDelta(at.Convolved):
 
 
 def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    H, D = module.heads, module.inner_width
-    d, heads = D // H, []
+    H = module.heads
+    D = module.inner_width
+    d = D // H
+    heads = []
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
     mixed = [module.mix(x[t]) if real[t] else x.new_zeros(3 * D) for t in range(len(x))]
-    beta, forget = module.beta(x), module.forget(x) + module.b
+    beta = module.beta(x)
+    forget = module.forget(x) + module.b
     for h in range(H):
-        S, outputs = x.new_zeros(d, d), []
+        S = x.new_zeros(d, d)
+        outputs = []
         own = slice(h * d, (h + 1) * d)
         for t in range(len(x)):
             past = [
@@ -174,7 +186,8 @@ def projections(config: Config, w: at.Workload) -> int:
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
-    inner, H = w.inner_width, w.heads
+    inner = w.inner_width
+    H = w.heads
     biases = config.bias * (3 * inner + H + w.width)
     return projections(config, w) + biases + (3 * config.conv + 1) * inner + H + w.head_width
 

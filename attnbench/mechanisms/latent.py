@@ -64,7 +64,9 @@ class Latent(at.CoreAttention):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, H, d = workload.width, workload.heads, workload.head_width
+        D = workload.width
+        H = workload.heads
+        d = workload.head_width
         self.rank, self.rope = widths(config, workload)
         self.up = nn.Linear(self.rank, H * 2 * d, bias=False)  # of each head, W_UK then W_UV
         if workload.level is at.Level.CORE:
@@ -84,7 +86,8 @@ class Latent(at.CoreAttention):
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
-        w, (r, rope) = workload, widths(config, workload)
+        w = workload
+        r, rope = widths(config, workload)
         return (w.batch, w.heads, w.seq_len, w.head_width + rope), (w.batch, w.seq_len, r + rope)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -131,7 +134,8 @@ class Latent(at.CoreAttention):
 
     def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         _, cache = self.remembered(x, Cache(*state))
-        past, q = cache.latent[:, : cache.length], self.split(self.queried(x))
+        past = cache.latent[:, : cache.length]
+        q = self.split(self.queried(x))
         keys = None if x.shape[1] == 1 else at.causal_mask(x.shape[1], cache.length, x.device)
         shared = past[:, None]  # one head, which rows of one product read: no head has a copy
         o = at.caches.next_output(self.onto_latent(q), shared, shared, keys)
@@ -206,7 +210,8 @@ def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: at.Draws) -
 
 def heads_of(module: Latent, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """q, k [N, d + ρ] and v [N, d] of each head of one sequence."""
-    r, d = module.rank, module.head_width
+    r = module.rank
+    d = module.head_width
     c, k_R = module.down(x).split([r, module.rope], -1)
     c = c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
     for h, q in enumerate(queries(module, x).split(d + module.rope, -1)):
@@ -266,7 +271,8 @@ def expansion_flops(r: int, w: at.Workload) -> int:
 
 def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q or of W_DQ and W_UQ, of [W_DKV, W_KR] and of W_O."""
-    (r, rope), D = widths(config, w), w.width
+    r, rope = widths(config, w)
+    D = w.width
     query = w.inner_width + w.heads * rope
     rank = config.query_rank
     queries = D * query if rank is None else D * rank + rank * query
@@ -279,7 +285,8 @@ def projection_flops(config: Config, w: at.Workload) -> int:
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases), both norms, W_UK and W_UV."""
-    (r, rope), rank = widths(config, w), config.query_rank
+    r, rope = widths(config, w)
+    rank = config.query_rank
     query = w.inner_width + w.heads * rope if rank is None else rank
     biases = config.bias * (query + r + rope + w.width)
     return projections(config, w) + biases + (rank or 0) + r + 2 * r * w.inner_width

@@ -66,7 +66,9 @@ class Lightning(at.Recurrent, at.QKVAttention):
         dtype = v.dtype
         if mask is not None:
             v = v * mask[:, None, :, None]
-        q, k, v = at.widen(q), at.widen(k), at.widen(v)
+        q = at.widen(q)
+        k = at.widen(k)
+        v = at.widen(v)
         h = torch.arange(1, self.heads + 1, device=q.device, dtype=q.dtype)
         g = -(2 ** (-8 * h / self.heads)) * (1 - self.config.depth + 1e-5)
         chunk = self.chunk(self.config, q.shape[-1])
@@ -91,13 +93,15 @@ class Lightning(at.Recurrent, at.QKVAttention):
 
 
 def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, heads = module.head_width, []
+    d = module.head_width
+    heads = []
     for h in range(module.heads):
         maps = module.query, module.key, module.value
         projected = [m(x)[:, h * d : (h + 1) * d] for m in maps]
         q, k, v = (u * u.sigmoid() for u in projected)
         slope = 2.0 ** (-8 * (h + 1) / module.heads) * (1 - module.config.depth + 1e-5)
-        S, outputs = x.new_zeros(d, d), []
+        S = x.new_zeros(d, d)
+        outputs = []
         for t in range(len(x)):
             S = x.new_tensor(-slope).exp() * S
             if mask is None or mask[t]:

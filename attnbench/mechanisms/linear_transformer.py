@@ -63,7 +63,8 @@ class LinearTransformer(at.QKVAttention, at.Recurrent):
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Sᵀ q and zᵀ q, concatenated."""
-        S, z = k.mT @ v, k.sum(-2)
+        S = k.mT @ v
+        z = k.sum(-2)
         return q @ torch.cat([S, z[..., None]], -1)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
@@ -78,7 +79,9 @@ class LinearTransformer(at.QKVAttention, at.Recurrent):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """φ(K)ᵀ v and φ(Q) [S z]; causal: φ(K)ᵀ [v 1], φ(Q) S, and two products in each chunk."""
-        projections, d, wider = at.projection_flops(w), w.head_width, w.width + w.heads
+        projections = at.projection_flops(w)
+        d = w.head_width
+        wider = w.width + w.heads
         if not w.causal:
             return at.Flops(projections, 2 * w.tokens * d * (w.width + wider))
         heads = w.batch * w.heads
@@ -93,8 +96,11 @@ class LinearTransformer(at.QKVAttention, at.Recurrent):
 
 
 def reference(module: LinearTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d = len(x), module.width // module.heads
-    q, k, v = phi(module.query(x)), phi(module.key(x)), module.value(x)
+    N = len(x)
+    d = module.width // module.heads
+    q = phi(module.query(x))
+    k = phi(module.key(x))
+    v = module.value(x)
     real = [j for j in range(N) if mask is None or mask[j]]
     rows = []
     for i in range(N):
@@ -115,7 +121,8 @@ def phi(x: Tensor) -> Tensor:
 class Folded(LinearTransformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         heads = (self.heads, -1, self.width)  # the rows of a projection: [H, d, D]
-        q, k = feature(self.query(x)), feature(self.key(x))  # [B, N, D]
+        q = feature(self.query(x))  # [B, N, D]
+        k = feature(self.key(x))
         if mask is not None:
             k = k * mask[..., None]
         T, z = (t.unflatten(1, (self.heads, -1)) for t in Sums.apply(k, x))
@@ -170,7 +177,8 @@ class Sums(at.Written):
 
 def features(q: Tensor, k: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """φ(q) and φ(k), the latter 0 at padding."""
-    phi_q, phi_k = feature(q), feature(k)
+    phi_q = feature(q)
+    phi_k = feature(k)
     if mask is not None:
         phi_k = phi_k * mask[:, None, :, None]
     return at.widen(phi_q), at.widen(phi_k)

@@ -91,7 +91,8 @@ class Linformer(at.QKVAttention):
 
 
 def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d = len(x), module.width // module.heads
+    N = len(x)
+    d = module.width // module.heads
     real = [j for j in range(N) if mask is None or mask[j]]
     heads = []
     for h in range(module.heads):
@@ -112,13 +113,15 @@ class Folded(Linformer):
 
     def short(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """k′ and v′ [B, H, R, d] directly from x [B, N, D]."""
-        R, N = self.config.rank, x.shape[1]
+        R = self.config.rank
+        N = x.shape[1]
         E = self.E if self.F is None else torch.cat([self.E, self.F])  # [R or 2R, N]
         E = E[:, :N]
         if mask is not None:
             x = x * mask[..., None]
         rows = E.expand(len(x), -1, -1).bmm(x)  # [B, R or 2R, D]
-        k, v = linear(rows[:, :R], self.key.weight), linear(rows[:, -R:], self.value.weight)
+        k = linear(rows[:, :R], self.key.weight)
+        v = linear(rows[:, -R:], self.value.weight)
         if self.config.bias:
             real = E.sum(-1)[None] if mask is None else mask.to(E.dtype) @ E.mT  # E 1
             k = k + real[:, :R, None] * self.key.bias
@@ -161,7 +164,8 @@ class Absorbed(Folded):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_K and W_V on R rows; E x, F x, x Gᵀ, A M, and G and M themselves; E 1, F 1."""
-        R, D = config.rank, w.width
+        R = config.rank
+        D = w.width
         wide = 2 * 2 * w.tokens * D * w.heads * R
         rows = 2 * 2 * w.batch * R * D**2
         core = config.reductions * 2 * w.tokens * R * D + wide + rows

@@ -80,12 +80,16 @@ class Local(at.CachedAttention):
 
 
 def reference(module: Local, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, b = len(x), module.width // module.heads, module.config.block
+    N = len(x)
+    d = module.width // module.heads
+    b = module.config.block
     rows = []
     for i in range(N):
         keys = [j for j in range(N) if j // b == i // b and (mask is None or mask[j])]
         keys = [j for j in keys if j <= i or not module.causal]
-        q, k, v = module.query(x[i]), module.key(x[keys]), module.value(x[keys])
+        q = module.query(x[i])
+        k = module.key(x[keys])
+        v = module.value(x[keys])
         heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
         o = [(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads]
         rows.append(torch.cat(o) if keys else torch.zeros_like(q))
@@ -99,7 +103,8 @@ class Flex(at.flex.Form, Local):
     @staticmethod
     def visible(config: Config, w: at.Workload) -> at.flex.Window:
         """The block of each query, up to the query if causal."""
-        b, causal = config.block, w.causal
+        b = config.block
+        causal = w.causal
 
         def bounds(i: Tensor) -> at.flex.Range:
             first = i // b * b

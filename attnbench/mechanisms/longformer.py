@@ -75,7 +75,8 @@ class Longformer(at.CachedAttention):
     def global_rows(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """[B, N, D] to the outputs of the first g rows [B, H, g, d], by separate projections."""
         q = self.split(self.query_global(x[:, : self.config.global_tokens]))
-        k, v = self.split(self.key_global(x)), self.split(self.value_global(x))
+        k = self.split(self.key_global(x))
+        v = self.split(self.value_global(x))
         return at.softmax_attention(q, k, v, at.key_mask(mask))
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -144,12 +145,14 @@ class Longformer(at.CachedAttention):
         return min(config.global_tokens, tokens), min(config.global_tokens + ring, tokens)
 
     def near(self, query: Tensor, key: Tensor) -> Tensor:
-        δ, lag = self.config.dilation, query - key
+        δ = self.config.dilation
+        lag = query - key
         window = (lag % δ == 0) & (lag <= δ * (self.config.window // 2))
         return window | (key < self.config.global_tokens)
 
     def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
-        first, δ = state.fixed, self.config.dilation
+        first = state.fixed
+        δ = self.config.dilation
         if δ == 1 or state.length <= first or mask is not None:
             return at.caches.next_output(q, *state.held(), mask)
         phase = first + (state.length - 1 - first) % δ  # slots of a phase are δ apart
@@ -184,20 +187,28 @@ class Longformer(at.CachedAttention):
 
 
 def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, c = len(x), module.width // module.heads, module.config
+    N = len(x)
+    d = module.width // module.heads
+    c = module.config
     real = [j for j in range(N) if mask is None or mask[j]]
     steps = [m * c.dilation for m in range(-c.window // 2, c.window // 2 + 1)]
     rows = []
     for i in range(N):
         keys = [j for j in real if j < c.global_tokens or j - i in steps]
-        query, key, value = module.query, module.key, module.value
+        query = module.query
+        key = module.key
+        value = module.value
         if module.causal:
             keys = [j for j in keys if j <= i]
         elif i < c.global_tokens:
             keys = real
             if not c.share_global:
-                query, key, value = module.query_global, module.key_global, module.value_global
-        q, k, v = query(x[i]), key(x[keys]), value(x[keys])
+                query = module.query_global
+                key = module.key_global
+                value = module.value_global
+        q = query(x[i])
+        k = key(x[keys])
+        v = value(x[keys])
         heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
         o = [(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads]
         rows.append(torch.cat(o) if keys else torch.zeros_like(q))
@@ -213,7 +224,8 @@ class Blocked(Longformer):
 
 class Folded(Blocked):
     def global_rows(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        H, d = self.heads, self.width // self.heads
+        H = self.heads
+        d = self.width // self.heads
         q = self.split(self.query_global(x[:, : self.config.global_tokens])) / d**0.5
         W_K, W_V = (m.weight.view(H, d, -1) for m in (self.key_global, self.value_global))
         logits = (q @ W_K).flatten(1, 2) @ x.mT  # [B, H g, N]
@@ -257,7 +269,9 @@ class Flex(at.flex.Form, Longformer):
     @staticmethod
     def visible(config: Config, w: at.Workload) -> at.flex.Window:
         """Window and global keys of every row."""
-        g, δ, causal = config.global_tokens, config.dilation, w.causal
+        g = config.global_tokens
+        δ = config.dilation
+        causal = w.causal
         side = δ * config.window // 2
 
         def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -274,14 +288,16 @@ class Flex(at.flex.Form, Longformer):
 class Windows(at.Written):
     """Overlapping blocks of keys as views of one copy; the gradient sums the overlaps."""
 
-    lowered, twice = None, True
+    lowered = None
+    twice = True
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, C: int, before: int, L: int) -> Tensor:
         ctx.sizes = x.shape, C, before
         rows = x.numel() // x.shape[-1]
         flat = x.new_empty(rows + L - C, x.shape[-1])
-        flat[:before], flat[before + rows :] = 0, 0
+        flat[:before] = 0
+        flat[before + rows :] = 0
         flat[before : before + rows].view(x.shape).copy_(x)
         return flat.unfold(0, L, C).mT.unflatten(0, (*x.shape[:-2], -1))
 

@@ -76,7 +76,8 @@ class Mamba2(at.Convolved):
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of x′, b, c and Δ."""
-        B, N = workload.batch, workload.seq_len
+        B = workload.batch
+        N = workload.seq_len
         shared = B, config.groups, N, config.state
         _, H, p = inner_heads(config, workload)
         return (B, H, N, p), shared, shared, (B, H, N)
@@ -100,7 +101,9 @@ class Mamba2(at.Convolved):
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, p], and S after the tokens."""
         dtype = v.dtype
-        v, k, q = at.widen(v), at.widen(k), at.widen(q)
+        v = at.widen(v)
+        k = at.widen(k)
+        q = at.widen(q)
         delta = softplus(at.widen(delta) + at.widen(self.beta)[:, None])
         if mask is not None:
             delta = delta * mask[:, None]
@@ -123,7 +126,9 @@ class Mamba2(at.Convolved):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `decay_flops`. conv is not a matrix product."""
-        K, s, (_, H, p) = config.groups, config.state, inner_heads(config, w)
+        K = config.groups
+        s = config.state
+        _, H, p = inner_heads(config, w)
         core = at.decay_flops(w.seq_len, cls.chunk(config, s), K, H, s, p)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
@@ -136,14 +141,21 @@ class Mamba2(at.Convolved):
 
 
 def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, H, p = module.config, module.heads, module.head_width
-    s, group, (inner, mixed, _) = c.state, H // c.groups, module.sizes
+    c = module.config
+    H = module.heads
+    p = module.head_width
+    s = c.state
+    group = H // c.groups
+    inner, mixed, _ = module.sizes
     projected = module.mix(x)
-    z, u, delta = projected[:, :inner], projected[:, inner : inner + mixed], projected[:, -H:]
+    z = projected[:, :inner]
+    u = projected[:, inner : inner + mixed]
+    delta = projected[:, -H:]
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
     heads = []
     for h in range(H):
-        S, outputs = x.new_zeros(s, p), []
+        S = x.new_zeros(s, p)
+        outputs = []
         for t in range(len(x)):
             y: Tensor = module.taps_bias
             for j in range(min(c.conv, t + 1)):
@@ -152,7 +164,8 @@ def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: at.Draws) -
             y = y * y.sigmoid()
             v = y[h * p : (h + 1) * p]
             first = inner + h // group * s
-            k, q = y[first : first + s], y[first + c.groups * s :][:s]
+            k = y[first : first + s]
+            q = y[first + c.groups * s :][:s]
             if real[t]:
                 step = (1 + (delta[t, h] + module.beta[h]).exp()).log()
                 S = (-step * module.A[h].exp()).exp() * S + step * torch.outer(k, v)

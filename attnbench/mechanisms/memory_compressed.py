@@ -41,7 +41,8 @@ class Config(at.BaseConfig):
 class MemoryCompressed(at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, s = workload.width, config.compression
+        D = workload.width
+        s = config.compression
         self.compress_key = nn.Linear(s * D, D, bias=config.bias)
         self.compress_value = nn.Linear(s * D, D, bias=config.bias)
         if self.causal:
@@ -61,7 +62,8 @@ class MemoryCompressed(at.QKVAttention):
 
     def whole(self, x: Tensor) -> Tensor:
         """[B, N, ...] to a multiple of s tokens, by adding zeros or, if causal, by truncation."""
-        N, s = x.shape[1], self.config.compression
+        N = x.shape[1]
+        s = self.config.compression
         if self.causal or N % s == 0:
             return x[:, : N - N % s]
         return F.pad(x, (0, 0) * (x.dim() - 2) + (0, -N % s))
@@ -101,14 +103,18 @@ class MemoryCompressed(at.QKVAttention):
 
 
 def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, D, s = len(x), module.width, module.config.compression
+    N = len(x)
+    D = module.width
+    s = module.config.compression
     d = D // module.heads
     real = [mask is None or bool(mask[i]) for i in range(N)]
     K: list[Tensor] = []
     V: list[Tensor] = []
     last = []  # token of each compressed key
     if module.causal and any(real):
-        K, V, last = [module.null_key], [module.null_value], [-1]
+        K = [module.null_key]
+        V = [module.null_value]
+        last = [-1]
     for start in range(0, N, s):
         block = [j for j in range(start, min(start + s, N)) if real[j]]
         if block and not (module.causal and start + s > N):
@@ -141,7 +147,8 @@ class Sdpa(MemoryCompressed):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         if not self.causal:
             return at.fused_attention(q, k, v, keys)
-        (B, H, N, _), s = q.shape, self.config.compression
+        B, H, N, _ = q.shape
+        s = self.config.compression
         # with one token added in front, query a of each group i + 1 modulo s sees keys 0 to a
         q = F.pad(q.transpose(1, 2), (0, 0, 0, 0, 1, -(N + 1) % s))
         q = q.unflatten(1, (-1, s)).flatten(2, 3).transpose(1, 2)  # [B, s H, n, d]
@@ -154,7 +161,8 @@ class Sdpa(MemoryCompressed):
         """As eager; if causal, of s groups of n + 1 queries, without later keys."""
         if not w.causal:
             return MemoryCompressed.flops(config, w)
-        n, s = w.seq_len // config.compression, config.compression
+        n = w.seq_len // config.compression
+        s = config.compression
         conv = 2 * (2 * w.batch * n * s * w.width**2)
         pairs = s * at.fused_pairs(replace(w, seq_len=n + 1))
         return at.Flops(at.projection_flops(w), conv + 4 * pairs * w.width)
@@ -197,7 +205,8 @@ class Folded(Sdpa):
         Beside padding, each sequence has its own numbers of real tokens, which biases multiply.
         """
         n, _ = lengths(config, w)
-        s, D = config.compression, w.width
+        s = config.compression
+        D = w.width
         counts = n * (w.batch if w.padding else 1)
         biases = config.bias * 2 * (2 * s * D * D + 2 * counts * s * D)
         weights = 2 * (2 * s * D**3) + biases

@@ -55,7 +55,9 @@ class Moba(at.Choosing, at.QKVAttention):
         return self.read(q, k, v, self.choice, mask)
 
     def start(self, batch: int, capacity: int) -> at.ChosenState:
-        like, H, d = self.key.weight, self.heads, self.width // self.heads
+        like = self.key.weight
+        H = self.heads
+        d = self.width // self.heads
         k, v = like.new_empty(2, batch, H, capacity, d)
         sums = like.new_zeros(batch, H, -(-capacity // self.config.block), d)
         return at.ChosenState(k, v, at.widen(sums), 0)
@@ -66,7 +68,8 @@ class Moba(at.Choosing, at.QKVAttention):
         return self.finished(o, x), state.added(k, v, k, self.config.block)
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-        C, count = self.config.block, self.config.blocks - 1
+        C = self.config.block
+        count = self.config.blocks - 1
         q, k, v = self.projected(x)
         state = state.added(k, v, k, C)
         last = state.length - 1
@@ -91,7 +94,8 @@ class Moba(at.Choosing, at.QKVAttention):
 
 
 def reference(module: Moba, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, C = module.width // module.heads, module.config.block
+    d = module.width // module.heads
+    C = module.config.block
     q, k, v = (m(x) for m in (module.query, module.key, module.value))
     rows = []
     for i in range(len(x)):

@@ -65,7 +65,8 @@ class NativeSparse(at.Choosing, at.QKVAttention):
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v and x W_γ."""
         w = workload
-        tokens, kv = (w.batch, w.heads, w.seq_len), (w.batch, kv_heads(config, w), w.seq_len)
+        tokens = (w.batch, w.heads, w.seq_len)
+        kv = (w.batch, kv_heads(config, w), w.seq_len)
         return (*tokens, w.head_width), (*kv, w.head_width), (*kv, w.head_width), (*tokens, 3)
 
     def projected(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -73,7 +74,9 @@ class NativeSparse(at.Choosing, at.QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, mask: Tensor | None) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        C, count, N = self.config.block, self.config.blocks - 1, q.shape[2]
+        C = self.config.block
+        count = self.config.blocks - 1
+        N = q.shape[2]
         means_k, means_v = (at.block_means(t, mask, C) for t in (k, v))
         real = at.real_blocks(mask, C)
         ended = self.ended(N, 0, N, q.device)
@@ -112,7 +115,9 @@ class NativeSparse(at.Choosing, at.QKVAttention):
 
     def scores(self, q: Tensor, means: Tensor, first: int, real: Tensor | None) -> Tensor:
         """Σ_h p [B, K, n, M] of queries from token `first` on; blocks always read have ∞."""
-        C, M, n = self.config.block, means.shape[2], q.shape[2]
+        C = self.config.block
+        M = means.shape[2]
+        n = q.shape[2]
         visible = self.ended(M * C, first, first + n, q.device)
         visible = visible if real is None else visible & real
         shared = at.widen(q).unflatten(1, (self.kv_heads, -1))  # [B, K, G, n, d]
@@ -129,7 +134,8 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         return at.read_allowed(q, k, v, visible, None)
 
     def start(self, batch: int, capacity: int) -> at.State:
-        d, like = self.width // self.heads, self.output.weight
+        d = self.width // self.heads
+        like = self.output.weight
         k, v = like.new_empty(2, batch, self.kv_heads, capacity, d)
         sums = like.new_zeros(batch, self.kv_heads, -(-capacity // self.config.block), 2 * d)
         return at.ChosenState(k, v, at.widen(sums), 0)
@@ -141,11 +147,14 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         return self.finished(o, x), at.ChosenState(*state).added(k, v, both, self.config.block)
 
     def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        C, count = self.config.block, self.config.blocks - 1
+        C = self.config.block
+        count = self.config.blocks - 1
         q, k, v, g = self.projected(x)
         kept = at.ChosenState(*state).added(k, v, torch.cat([k, v], -1), C)
-        last, (k, v) = kept.length - 1, kept.held()
-        M, ended = -(-kept.length // C), kept.length // C
+        last = kept.length - 1
+        k, v = kept.held()
+        M = -(-kept.length // C)
+        ended = kept.length // C
         means_k, means_v = (kept.sums[:, :, :M] / C).to(k.dtype).chunk(2, -1)
         choice = at.top_blocks(self.scores(q, means_k, last, None), count, last, C)
         outputs = (
@@ -166,7 +175,8 @@ class NativeSparse(at.Choosing, at.QKVAttention):
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
-        w, wide = workload, kv_heads(config, workload) * workload.head_width
+        w = workload
+        wide = kv_heads(config, workload) * workload.head_width
         return 2 * w.batch * wide * (w.seq_len + -(-w.seq_len // config.block))
 
     @classmethod
@@ -178,7 +188,10 @@ class NativeSparse(at.Choosing, at.QKVAttention):
 
 
 def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    C, gates, choice, heads = module.config.block, module.gates(x).sigmoid(), draws["choice"], []
+    C = module.config.block
+    gates = module.gates(x).sigmoid()
+    choice = draws["choice"]
+    heads = []
     for h, (q, k, v) in enumerate(grouped_query.heads_of(module, x)):
         outputs = []
         for i in range(len(x)):
@@ -210,12 +223,15 @@ class Blocked(NativeSparse):
     def tokens(
         self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        (N, d), w, full = q.shape[2:], self.config.window, self.config.blocks * self.config.block
+        N, d = q.shape[2:]
+        w = self.config.window
+        full = self.config.blocks * self.config.block
         assert isinstance(self.window, sliding_window.Blocked)
         wide_q, wide_k, wide_v = self.window.extended(q, k, v, mask)
         first_q, first_k, first_v = (t[:, :, : max(w, full)] for t in (wide_q, wide_k, wide_v))
         o = self.window.fused(first_q, first_k, first_v, None)[..., :d]
-        chosen, near = [o[:, :, :full]], [o[:, :, :w]]
+        chosen = [o[:, :, :full]]
+        near = [o[:, :, :w]]
         if full < N:
             chosen.append(at.read_chosen(q, k, v, choice, mask, self.config.block, full))
         if w < N:
@@ -225,7 +241,9 @@ class Blocked(NativeSparse):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; means and choice as eager; windows; more first tokens; chosen blocks."""
-        N, C, near = w.seq_len, config.block, window(config, w)
+        N = w.seq_len
+        C = config.block
+        near = window(config, w)
         full = config.blocks * C
         read = cls.windows.flops(near, w).core
         if full > config.window:

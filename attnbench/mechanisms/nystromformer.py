@@ -50,7 +50,8 @@ class Config(at.BaseConfig):
 class Nystromformer(at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        H, taps = workload.heads, config.conv_kernel
+        H = workload.heads
+        taps = config.conv_kernel
         self.conv = None
         if taps:
             self.conv = nn.Conv2d(H, H, (taps, 1), padding=(taps // 2, 0), groups=H, bias=False)
@@ -98,7 +99,8 @@ class Nystromformer(at.QKVAttention):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """q k̃ᵀ, q̃ kᵀ, W v, F Z v; F Z; A; four products per iteration; conv."""
-        M, H = config.landmarks, w.heads
+        M = config.landmarks
+        H = w.heads
         conv = 2 * w.tokens * w.width * config.conv_kernel
         if w.seq_len <= M:
             return at.Flops(at.projection_flops(w), 4 * w.tokens * w.seq_len * w.width + conv)
@@ -116,7 +118,9 @@ class Nystromformer(at.QKVAttention):
 
 
 def reference(module: Nystromformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, config = len(x), module.width // module.heads, module.config
+    N = len(x)
+    d = module.width // module.heads
+    config = module.config
     real = [j for j in range(N) if mask is None or mask[j]]
     groups = [[j for j in group if j in real] for group in segments(N, config.landmarks)]
     groups = [group for group in groups if group]
@@ -173,7 +177,8 @@ class Sdpa(Nystromformer):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, but Z (W v) instead of F Z."""
-        plain, M = Nystromformer.flops(config, w), config.landmarks
+        plain = Nystromformer.flops(config, w)
+        M = config.landmarks
         if w.seq_len <= M:
             return plain
         saved = 2 * M * M * (w.tokens * w.heads - w.batch * w.width)

@@ -119,7 +119,8 @@ class Performer(at.QKVAttention, at.Recurrent):
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         """Sᵀ φ(q) and zᵀ φ(q), concatenated."""
         phi = self.key_features(k, keys)
-        S, z = phi.mT @ v, phi.sum(-2)
+        S = phi.mT @ v
+        z = phi.sum(-2)
         return self.query_features(q) @ torch.cat([S, z[..., None]], -1)
 
     def causal_sums(
@@ -129,7 +130,9 @@ class Performer(at.QKVAttention, at.Recurrent):
 
         A column of ones in v makes z the last column of S.
         """
-        q, k, v = self.query_features(q), self.key_features(k, keys), pad(v, (0, 1), value=1)
+        q = self.query_features(q)
+        k = self.key_features(k, keys)
+        v = pad(v, (0, 1), value=1)
         return at.sum_rule(S, q, k, v, self.config.chunk)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
@@ -183,12 +186,16 @@ class Performer(at.QKVAttention, at.Recurrent):
 
 
 def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, omega = len(x), module.width // module.heads, draws["omega"]
+    N = len(x)
+    d = module.width // module.heads
+    omega = draws["omega"]
     real = [j for j in range(N) if mask is None or mask[j]]
     heads = []
     for part in (slice(h * d, (h + 1) * d) for h in range(module.heads)):
         q, k, v = (f(x)[:, part] for f in (module.query, module.key, module.value))
-        q, k, v = q / d**0.25, k[real] / d**0.25, v[real]
+        q = q / d**0.25
+        k = k[real] / d**0.25
+        v = v[real]
         top = 0.0 if module.causal else (k @ omega.T).detach().max()
         phi_k = phi(module.config, omega, k, top)
         rows = []
@@ -203,7 +210,8 @@ def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: at.Draws
 
 def phi(config: Config, omega: Tensor, x: Tensor, top: float | Tensor) -> Tensor:
     """φ of scaled vectors, [..., d] to [..., M or 2M]."""
-    u, square = x @ omega.T, (x * x).sum(-1, keepdim=True)
+    u = x @ omega.T
+    square = (x * x).sum(-1, keepdim=True)
     if config.kernel == "positive":
         return torch.exp(u - square / 2 - top) + config.added
     if config.kernel == "relu":
@@ -339,7 +347,8 @@ class Estimate(at.Written):
             dq.append(by_exponent((g @ C.mT).mul_(f), x, exponent))
         dS = b * dC
         from_total = ctx.added * dC.sum(2, keepdim=True)
-        dk, dv = [], []
+        dk = []
+        dv = []
         for x, values in blocks(ctx.block, k, v):
             f = exponential(x, exponent)
             dv.append((f @ dS).add_(from_total))
@@ -357,7 +366,8 @@ def estimate(
     block: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `Estimate` computes, and a [B, H, N, 1], b [B, H, 1, 1] and C [B, H, M, d + 1]."""
-    key_sums, tops = [], []
+    key_sums = []
+    tops = []
     every = zip(blocks(block, k, v), cut(block, 2, k, keys), strict=True)
     for (x, values), (_, real) in every:
         half = half_square(x)
@@ -367,7 +377,8 @@ def estimate(
     b = (-finite(torch.stack(tops).amax(0))).exp()
     C = b * sum(key_sums) + added * v.sum(2, keepdim=True)
     total = added * C.sum(2, keepdim=True)
-    sums, scales = [], []
+    sums = []
+    scales = []
     for x in q.split(block, 2):
         half = half_square(x)
         u = with_half(x, half) @ exponent.mT
@@ -413,7 +424,9 @@ def scaled(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """q̂, k̂ and v, 0 at padding, and the mask of the keys [B, 1, N, 1] or None."""
     scale = q.shape[-1] ** -0.25
-    q, k, v = at.widen(q) * scale, at.widen(k) * scale, at.widen(v)
+    q = at.widen(q) * scale
+    k = at.widen(k) * scale
+    v = at.widen(v)
     if mask is None:
         return q, k, v, None
     keys = mask[:, None, :, None]

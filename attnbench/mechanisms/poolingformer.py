@@ -78,13 +78,15 @@ class Poolingformer(at.QKVAttention):
 
     def covered(self, real: Tensor) -> Tensor:
         """[·, N] to [·, M, κ]: which tokens around each centre are real."""
-        κ, ξ = self.config.kernel, self.config.stride
+        κ = self.config.kernel
+        ξ = self.config.stride
         before = κ // 2 - ξ // 2
         return pad(real, (before, -real.shape[1] % ξ + κ - ξ - before)).unfold(-1, κ, ξ)
 
     def pooled(self, x: Tensor, used: Tensor) -> Tensor:
         """[B, H, N, d] to [B, H, M, d]."""
-        κ, ξ = self.config.kernel, self.config.stride
+        κ = self.config.kernel
+        ξ = self.config.stride
         x = padded(x, ξ)
         parts = windows(x, ξ, κ // 2 - ξ // 2, κ)  # [B, H, M, κ, d]
         used = used[:, None]
@@ -101,7 +103,8 @@ class Poolingformer(at.QKVAttention):
 
     def level_2(self, q: Tensor, k: Tensor, v: Tensor, used: Tensor, real: Tensor) -> Tensor:
         """Attention of each query over the pooled keys near it: [B, H, N, d] to the same shape."""
-        (N, d), ξ = q.shape[2:], self.config.stride
+        N, d = q.shape[2:]
+        ξ = self.config.stride
         C, before, L = self.blocks(self.config)
         q = padded(q / d**0.5, C).unflatten(2, (-1, C))  # [B, H, n, C, d]
         exists = pad(real, (0, -N % C)).unflatten(1, (-1, ξ)).any(-1)  # [1 or B, n C / ξ]
@@ -122,7 +125,8 @@ class Poolingformer(at.QKVAttention):
     @classmethod
     def blocks(cls, config: Config) -> tuple[int, int, int]:
         """C queries of a block, the number of pooled keys before it, and of all its pooled keys."""
-        ξ, half = config.stride, config.pool_window // 2
+        ξ = config.stride
+        half = config.pool_window // 2
         C = ξ * -(-cls.level_1.block(band(config, config.pool_window)) // ξ)
         before = (half + ξ // 2) // ξ
         return C, before, before + (C - 1 + half - ξ // 2) // ξ + 1
@@ -136,7 +140,8 @@ class Poolingformer(at.QKVAttention):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Seven projections; both levels, padded to blocks; weights and sums of the pooling."""
-        (C, _, L), M = cls.blocks(config), -(-w.seq_len // config.stride)
+        C, _, L = cls.blocks(config)
+        M = -(-w.seq_len // config.stride)
         level_2 = 4 * w.batch * w.width * (w.seq_len + -w.seq_len % C) * L
         pooling = {"max": 0, "mean": 1, "ldconv": 2}[config.pooling]
         pooling *= 4 * w.batch * w.width * M * config.kernel
@@ -151,14 +156,17 @@ class Poolingformer(at.QKVAttention):
 
 
 def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, c, d = len(x), module.config, module.width // module.heads
+    N = len(x)
+    c = module.config
+    d = module.width // module.heads
     real = [i for i in range(N) if mask is None or mask[i]]
     heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
 
     def attend(q: Tensor, k: list[Tensor], v: list[Tensor]) -> Tensor:
         if not k:
             return torch.zeros_like(q)
-        K, V = torch.stack(k), torch.stack(v)
+        K = torch.stack(k)
+        V = torch.stack(v)
         return torch.cat([(K[:, s] @ q[s] / d**0.5).softmax(0) @ V[:, s] for s in heads])
 
     def pool(t: Tensor, centre: int, tokens: list[int]) -> Tensor:
@@ -171,15 +179,20 @@ def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: at.D
         weights = [(module.W_p[rows] @ middle[s]).softmax(0) for s in heads]
         return torch.cat([w @ t[tokens][:, s] for w, s in zip(weights, heads, strict=True)])
 
-    q, k, v = module.query(x), module.key(x), module.value(x)
+    q = module.query(x)
+    k = module.key(x)
+    v = module.value(x)
     near = [[j for j in real if abs(i - j) <= c.window // 2] for i in range(N)]
     y = torch.stack(
         [attend(q[i], [k[j] for j in near[i]], [v[j] for j in near[i]]) for i in range(N)]
     )
-    q, k, v = module.query_2(y), module.key_2(y), module.value_2(y)
+    q = module.query_2(y)
+    k = module.key_2(y)
+    v = module.value_2(y)
     spans = {}
     for centre in range(c.stride // 2, N + c.stride, c.stride):
-        block, start = centre - c.stride // 2, centre - c.kernel // 2
+        block = centre - c.stride // 2
+        start = centre - c.kernel // 2
         if any(block <= j < block + c.stride for j in real):
             spans[centre] = [j for j in real if start <= j < start + c.kernel]
     k_bar = {m: pool(k, m, tokens) for m, tokens in spans.items()}

@@ -97,13 +97,15 @@ class Sorted(NamedTuple):
 
     def bias(self, chunks: slice, causal: bool, like: Tensor) -> Tensor:
         """What to add to the logits of some chunks, [G, c, M, 2 M]."""
-        tokens, keys = self.token[:, chunks, :, None], look_back(self.token)[:, chunks, None]
+        tokens = self.token[:, chunks, :, None]
+        keys = look_back(self.token)[:, chunks, None]
         bias = like.new_zeros(1).where(tokens != keys, SELF_LOGIT)
         lowest = torch.finfo(like.dtype).min
         if causal:
             bias.masked_fill_(tokens < keys, lowest)
         if self.bucket is not None:
-            own, others = self.bucket[:, chunks, :, None], look_back(self.bucket)[:, chunks, None]
+            own = self.bucket[:, chunks, :, None]
+            others = look_back(self.bucket)[:, chunks, None]
             bias.masked_fill_(own != others, lowest)
         if self.valid is not None:
             bias.masked_fill_(~look_back(self.valid)[:, chunks, None], lowest)
@@ -118,7 +120,8 @@ class Reformer(at.QKVAttention):
         self.buckets = torch.empty(0)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, v = self.split(self.query(x)), self.split(self.value(x))
+        q = self.split(self.query(x))
+        v = self.split(self.value(x))
         return self.output(at.merge(self.attend(q, q, v, mask)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -195,8 +198,12 @@ class Reformer(at.QKVAttention):
 
 
 def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, M = len(x), module.width // module.heads, min(module.config.chunk, len(x))
-    q, v, heads = module.query(x), module.value(x), []
+    N = len(x)
+    d = module.width // module.heads
+    M = min(module.config.chunk, len(x))
+    q = module.query(x)
+    v = module.value(x)
+    heads = []
     for h in range(module.heads):
         part = slice(h * d, (h + 1) * d)
         circle: list[tuple[int, int, int] | None] = []  # round, bucket and token of each item
@@ -232,7 +239,8 @@ class Chunked(Reformer):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """As eager, and the first chunk of each round twice if nothing is masked."""
-        M, once = shape(config, w.seq_len)[0], super().flops(config, w)
+        M = shape(config, w.seq_len)[0]
+        once = super().flops(config, w)
         if w.causal or w.padding or config.within_bucket or w.seq_len % M:
             return once
         return replace(once, core=once.core + 8 * w.batch * config.rounds * M * M * w.width)
@@ -250,13 +258,15 @@ class Rounds(at.Written):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, items: Sorted, causal: bool) -> Tensor:
-        o, lse = torch.empty_like(v), at.widen(q.new_empty(q.shape[:2]))
+        o = torch.empty_like(v)
+        lse = at.widen(q.new_empty(q.shape[:2]))
         for g, part in groups(items, q):
             found, sums = part.by_chunk(attend, causal, *circle(q[g], k[g], v[g], part))
             merged = joined(found, sums, part.places(q.shape[1]))
             o[g], lse[g] = (x.unflatten(0, (-1, q.shape[1])) for x in merged)
         ctx.save_for_backward(q, k, v, o, lse)
-        ctx.items, ctx.causal = items, causal
+        ctx.items = items
+        ctx.causal = causal
         return o
 
     @staticmethod
@@ -320,7 +330,8 @@ def look_back(x: Tensor) -> Tensor:
 def as_keys(places: Tensor, items: Sorted) -> Tensor:
     """Where those at `places` are among the keys [G, C, 2 M] of all chunks, [G N, 2 R]."""
     _, C, M = items.token.shape
-    chunk, place = places // M, places % M
+    chunk = places // M
+    place = places % M
     after = chunk + 1 - C * (chunk % C == C - 1)
     return torch.cat([(2 * chunk + 1) * M + place, 2 * after * M + place], -1)
 

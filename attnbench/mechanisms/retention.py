@@ -66,10 +66,13 @@ class Retention(at.Recurrent, at.QKVAttention):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, e d], and S after the tokens."""
-        dtype, scale = v.dtype, q.shape[-1] ** -0.5
+        dtype = v.dtype
+        scale = q.shape[-1] ** -0.5
         if mask is not None:
             v = v * mask[:, None, :, None]
-        q, k, v = at.widen(q), at.widen(k) * scale, at.widen(v)
+        q = at.widen(q)
+        k = at.widen(k) * scale
+        v = at.widen(v)
         o, S = self.rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
@@ -81,7 +84,8 @@ class Retention(at.Recurrent, at.QKVAttention):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_K, and W_V, W_G and W_O of e D² each; then those of `decay_flops`."""
-        d, e = w.head_width, config.expand
+        d = w.head_width
+        e = config.expand
         projections = 2 * w.tokens * w.width**2 * (2 + 3 * e)
         core = at.decay_flops(w.seq_len, cls.chunk(config, d), w.heads, w.heads, d, e * d)
         return at.Flops(projections, w.batch * core)
@@ -94,12 +98,14 @@ class Retention(at.Recurrent, at.QKVAttention):
 
 
 def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, e = module.width // module.heads, module.config.expand
+    d = module.width // module.heads
+    e = module.config.expand
     heads = []
     for h in range(module.heads):
         q, k = (m(x)[:, h * d : (h + 1) * d] for m in (module.query, module.key))
         v = module.value(x)[:, h * e * d : (h + 1) * e * d]
-        S, outputs = x.new_zeros(d, e * d), []
+        S = x.new_zeros(d, e * d)
+        outputs = []
         for n in range(len(x)):
             S = (1 - 2.0 ** (-5 - h)) * S
             if mask is None or mask[n]:
@@ -116,7 +122,9 @@ class Chunked(at.InChunks, Retention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
-        e, d, C = config.expand, w.head_width, Chunked.chunk(config, w.head_width)
+        e = config.expand
+        d = w.head_width
+        C = Chunked.chunk(config, w.head_width)
         states = -(-w.seq_len // C) * w.batch * w.width * d
         scores = w.heads * w.tokens * min(C, w.seq_len)
         return 2 * scores + (2 + 4 * e) * w.tokens * w.width + 2 * e * states
@@ -130,7 +138,8 @@ def decays(like: Tensor) -> Tensor:
 
 def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_K of D², W_V, W_G and W_O of e D² (with biases)."""
-    D, e = w.width, config.expand
+    D = w.width
+    e = config.expand
     return D * D * (2 + 3 * e) + config.bias * D * (3 + 2 * e)
 
 

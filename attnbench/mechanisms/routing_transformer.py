@@ -76,7 +76,9 @@ class RoutingTransformer(at.QKVAttention):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, d, self.local = workload.width, workload.head_width, local_heads(config, workload)
+        D = workload.width
+        d = workload.head_width
+        self.local = local_heads(config, workload)
         if workload.level is not at.Level.CORE and self.causal:
             if self.local:
                 self.key = nn.Linear(D, self.local * d, bias=config.bias)
@@ -89,7 +91,8 @@ class RoutingTransformer(at.QKVAttention):
         self.commitment: Tensor | None = None
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, v = self.split(self.query(x)), self.split(self.value(x))
+        q = self.split(self.query(x))
+        v = self.split(self.value(x))
         if self.causal and not self.local:
             k = q[:, :0]
         else:
@@ -98,7 +101,8 @@ class RoutingTransformer(at.QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """If causal, the keys of routing heads are ignored."""
-        L, parts = self.local, []
+        L = self.local
+        parts = []
         if L:
             parts.append(self.nearby(q[:, :L], k[:, :L], v[:, :L], mask))
         if self.heads > L:
@@ -113,21 +117,25 @@ class RoutingTransformer(at.QKVAttention):
         self.members = [members for members, _ in assigned]
         if self.training and torch.is_grad_enabled():
             self.learn(items, [nearest for _, nearest in assigned], mask)
-        queries, keys = self.members[0], self.members[-1]  # [B, H', K, W]
+        queries = self.members[0]  # [B, H', K, W]
+        keys = self.members[-1]
         real = None
         if mask is not None:
             tokens = mask[:, None, None].expand(*keys.shape[:3], -1)
             real = tokens.gather(-1, keys)
             self.members = [m.where(tokens.gather(-1, m), -1) for m in self.members]
         bias, seen = self.bias(real, queries.shape[-1], q)
-        q_c, k_c, v_c = gathered(q, queries), gathered(items[-1], keys), gathered(v, keys)
+        q_c = gathered(q, queries)
+        k_c = gathered(items[-1], keys)
+        v_c = gathered(v, keys)
         o = self.kernel(q_c, k_c, v_c, bias)
         return scattered_mean(o if seen is None else o * seen, queries, q.shape[2])
 
     def assign(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Members [B, H', K, W] in order of position, and nearest centroids [B, H', N]."""
         _, W = shape(self.config, x.shape[2])
-        members, nearest = [], []
+        members = []
+        nearest = []
         for h, centroids in enumerate(self.centroids.to(x.dtype)):
             scores = centroids @ x[:, h].mT  # [B, K, N]
             if self.training:
@@ -151,7 +159,8 @@ class RoutingTransformer(at.QKVAttention):
 
     def learn(self, items: list[Tensor], nearest: list[Tensor], mask: Tensor | None) -> None:
         """Moves the centroids, and records the commitment loss with respect to the old ones."""
-        x, index = torch.cat(items, 2), torch.cat(nearest, 2)  # [B, H', 2 N, d], [B, H', 2 N]
+        x = torch.cat(items, 2)  # [B, H', 2 N, d]
+        index = torch.cat(nearest, 2)  # [B, H', 2 N]
         heads, K, d = self.centroids.shape
         row = index + K * torch.arange(heads, device=x.device)[:, None]
         means = self.centroids.flatten(0, 1).to(x.dtype)
@@ -179,7 +188,8 @@ class RoutingTransformer(at.QKVAttention):
         q = F.pad(q, (0, 0, 0, C * M - N)).unflatten(2, (C, M))
         sides = (0, 0, before, C * M - N + after)
         k, v = (F.pad(x, sides).unfold(2, before + M + after, M).mT for x in (k, v))
-        bias, seen = None, None
+        bias = None
+        seen = None
         if mask is not None or self.causal or C > 1:
             real = torch.ones(1, N, dtype=torch.bool, device=q.device) if mask is None else mask
             allowed = F.pad(real, sides[2:]).unfold(1, before + M + after, M)[:, None, :, None]
@@ -210,7 +220,8 @@ class RoutingTransformer(at.QKVAttention):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; μ q̃ᵀ (μ k̃ᵀ), q̃ k̃ᵀ and A v of clusters, q kᵀ and A v of blocks."""
-        L, d = local_heads(config, w), w.head_width
+        L = local_heads(config, w)
+        d = w.head_width
         K, W = shape(config, w.seq_len)
         M, C, keys = blocks(config, w)
         scores = (1 if w.causal else 2) * 2 * w.tokens * K * d
@@ -233,10 +244,13 @@ class RoutingTransformer(at.QKVAttention):
 def reference(
     module: RoutingTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
 ) -> Tensor:
-    N, d, L = len(x), module.width // module.heads, module.local
+    N = len(x)
+    d = module.width // module.heads
+    L = module.local
     real = [j for j in range(N) if mask is None or mask[j]]
     M = min(module.config.window, N)
-    v, heads = module.value(x), []
+    v = module.value(x)
+    heads = []
     for h in range(module.heads):
         part = slice(h * d, (h + 1) * d)
         q = module.query(x)[:, part]

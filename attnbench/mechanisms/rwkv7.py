@@ -58,7 +58,8 @@ class Rwkv7(at.Recurrent):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, (R, T) = workload.width, ranks(config, workload)
+        D = workload.width
+        R, T = ranks(config, workload)
         self.b_w = nn.Parameter(torch.linspace(-5.5, 0.5, D))
         self.b_a = nn.Parameter(torch.zeros(D))
         self.xi = nn.Parameter(torch.full((D,), 0.7))
@@ -70,7 +71,8 @@ class Rwkv7(at.Recurrent):
         self.w, self.a = low_rank(D, R, nn.Tanh()), low_rank(D, R)
         self.g = low_rank(D, T, nn.Sigmoid())
         self.rho = nn.Parameter(torch.zeros(D))
-        self.scales, self.shifts = nn.Parameter(torch.ones(D)), nn.Parameter(torch.zeros(D))
+        self.scales = nn.Parameter(torch.ones(D))
+        self.shifts = nn.Parameter(torch.zeros(D))
         self.output = nn.Linear(D, D, bias=config.bias)
 
     @staticmethod
@@ -119,7 +121,8 @@ class Rwkv7(at.Recurrent):
         if mask is not None:
             g, a, v = (t * mask[:, None, :, None] for t in (g, a, v))
         # the rule reads S after its decay, and κ reads it before
-        read, chunk = kappa * (-g).exp(), self.chunk(self.config, r.shape[-1])
+        read = kappa * (-g).exp()
+        chunk = self.chunk(self.config, r.shape[-1])
         o, S = self.rule(S, g, r, k, v, a * kappa, read, chunk)
         return o.to(dtype), S
 
@@ -147,7 +150,8 @@ class Rwkv7(at.Recurrent):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `dplr_flops`."""
-        d, chunk = w.head_width, cls.chunk(config, w.head_width)
+        d = w.head_width
+        chunk = cls.chunk(config, w.head_width)
         core = at.dplr_flops(w.seq_len, chunk, w.heads, d, d)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
@@ -158,18 +162,24 @@ class Rwkv7(at.Recurrent):
 
 
 def reference(module: Rwkv7, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    H, D = module.heads, module.width
-    d, heads = D // H, []
+    H = module.heads
+    D = module.width
+    d = D // H
+    heads = []
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
     x = torch.stack([x[t] if real[t] else torch.zeros_like(x[t]) for t in range(len(x))])
     before = torch.cat([torch.zeros_like(x[:1]), x[:-1]])
     x_r, x_k, x_v, x_w, x_a, x_g = (x + (before - x) * mu for mu in module.mu)
-    r, k, v, gate = module.r(x_r), module.k(x_k), module.v(x_v), module.g(x_g)
+    r = module.r(x_r)
+    k = module.k(x_k)
+    v = module.v(x_v)
+    gate = module.g(x_g)
     w = (-math.exp(-0.5) * (module.w(x_w) + module.b_w).sigmoid()).exp()
     a = (module.a(x_a) + module.b_a).sigmoid()
     added = k * (1 + (a - 1) * module.alpha)
     for h in range(H):
-        S, outputs = x.new_zeros(d, d), []
+        S = x.new_zeros(d, d)
+        outputs = []
         own = slice(h * d, (h + 1) * d)
         for t in range(len(x)):
             kappa = k[t, own] * module.xi[own]
@@ -195,7 +205,8 @@ class Chunked(at.InChunks, Rwkv7):
 
 def low_rank(width: int, rank: int, *between: nn.Module) -> nn.Sequential:
     """To a rank and back."""
-    down, up = nn.Linear(width, rank, bias=False), nn.Linear(rank, width, bias=False)
+    down = nn.Linear(width, rank, bias=False)
+    up = nn.Linear(rank, width, bias=False)
     return nn.Sequential(down, *between, up)
 
 

@@ -73,7 +73,8 @@ class SetTransformer(at.Attention):
             case "isab":
                 return self.mab(self.answer, self.answer.query(x), self.gather(x, mask), None)
         seeds = self.gather(self.feed(x).relu(), mask)  # [B, m, D]
-        N, m = x.shape[1], seeds.shape[1]
+        N = x.shape[1]
+        m = seeds.shape[1]
         return seeds.repeat(1, -(-N // m), 1)[:, :N] if m > 1 else seeds.expand(-1, N, -1)
 
     def gather(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -82,7 +83,8 @@ class SetTransformer(at.Attention):
 
     def mab(self, block: Block, q: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
         """MAB of the projected queries q and of y, [B, ·, D] each."""
-        k, v = self.split(block.key(y)), self.split(block.value(y))
+        k = self.split(block.key(y))
+        v = self.split(block.value(y))
         return self.finish(block, q, at.merge(self.attend(self.split(q), k, v, mask)))
 
     def finish(self, block: Block, q: Tensor, o: Tensor) -> Tensor:
@@ -99,7 +101,8 @@ class SetTransformer(at.Attention):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections of the tokens; those of the m points, q kᵀ and a v of each block."""
-        m, D = config.points, w.width
+        m = config.points
+        D = w.width
         points = 2 * m * D * D * (1 + w.batch)  # W_Q of the points once, W_o of each sequence
         products = 2 * (2 * w.tokens * m * D)
         match config.block:
@@ -117,7 +120,8 @@ class SetTransformer(at.Attention):
 
 
 def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    kind, real = module.config.block, [i for i in range(len(x)) if mask is None or mask[i]]
+    kind = module.config.block
+    real = [i for i in range(len(x)) if mask is None or mask[i]]
     if kind == "sab":
         return mab(module, module.block, x, x[real])
     if kind == "isab":
@@ -128,8 +132,11 @@ def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: at.
 
 def mab(module: SetTransformer, block: Block, x: Tensor, y: Tensor) -> Tensor:
     """One block: x [n, D] attends to y [n', D]."""
-    D, H = module.width, module.heads
-    q, k, v = block.query(x), block.key(y), block.value(y)
+    D = module.width
+    H = module.heads
+    q = block.query(x)
+    k = block.key(y)
+    v = block.value(y)
     parts = [slice(h * D // H, (h + 1) * D // H) for h in range(H)]
     rows = []
     for q_i in q:
@@ -155,8 +162,11 @@ class Sdpa(SetTransformer):
 
 class Folded(SetTransformer):
     def gather(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        B, H, D = len(x), self.heads, self.width
-        block, q = self.block, self.block.query(self.points)[None]  # [1, m, D]
+        B = len(x)
+        H = self.heads
+        D = self.width
+        block = self.block
+        q = self.block.query(self.points)[None]  # [1, m, D]
         scaled = self.split(q)[0] / D**0.5  # [H, m, d]
         points = (scaled @ block.key.weight.view(H, -1, D)).flatten(0, 1)  # [H m, D]
         logits = self.logits(scaled, points.expand(B, -1, -1), x)  # [B, H m, N]
@@ -183,7 +193,8 @@ class Folded(SetTransformer):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """Two projections of tokens (PMA: one); two products with H m points; their projections."""
-        m, D = config.points, w.width
+        m = config.points
+        D = w.width
         thin = 2 * (2 * w.tokens * w.heads * m * D)
         points = 2 * m * D * D * (2 + 2 * w.batch) + 2 * m * D * config.bias
         if config.block == "pma":
@@ -194,7 +205,8 @@ class Folded(SetTransformer):
 
 def parameters(config: Config, w: at.Workload) -> int:
     """Four projections per block (ISAB: two blocks), m points, PMA's W_r, two LayerNorms (4 D)."""
-    D, projections = w.width, {"sab": 4, "isab": 8, "pma": 5}[config.block]
+    D = w.width
+    projections = {"sab": 4, "isab": 8, "pma": 5}[config.block]
     blocks = 2 if config.block == "isab" else 1
     points = 0 if config.block == "sab" else config.points
     return projections * D * (D + config.bias) + points * D + blocks * 4 * D * config.norm
@@ -204,7 +216,8 @@ def default(config: Config, w: at.Workload) -> str:
     """Folded where that is less work: not for many points and heads or short sequences."""
     if config.block == "sab":
         return "sdpa"
-    plain, folded = SetTransformer.flops(config, w), Folded.flops(config, w)
+    plain = SetTransformer.flops(config, w)
+    folded = Folded.flops(config, w)
     fewer = folded.projections + folded.core < plain.projections + plain.core
     return "folded" if fewer else "eager"
 

@@ -68,7 +68,10 @@ class Sinkhorn(at.Attention):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, H, d, bias = workload.width, workload.heads, workload.head_width, config.bias
+        D = workload.width
+        H = workload.heads
+        d = workload.head_width
+        bias = config.bias
         self.query = nn.Linear(D, D, bias=bias)
         self.key = nn.Linear(D, D, bias=bias)
         self.value = nn.Linear(D, D, bias=bias)
@@ -154,7 +157,8 @@ class Sinkhorn(at.Attention):
         self, q: Tensor, P: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
         """What to add to the logits of a block, and which queries have any key."""
-        C, M = P.shape[2], q.shape[3]
+        C = P.shape[2]
+        M = q.shape[3]
         if mask is None and not self.causal:
             return None, None
         lowest = torch.finfo(q.dtype).min
@@ -214,17 +218,23 @@ class Sinkhorn(at.Attention):
 
 
 def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    config, N, d = module.config, len(x), module.width // module.heads
+    config = module.config
+    N = len(x)
+    d = module.width // module.heads
     M = min(config.block, N)
     real = [i for i in range(N) if mask is None or mask[i]]
     blocks = [[i for i in real if i // M == c] for c in range(-(-N // M))]
-    C, zero = len(blocks), torch.zeros_like(x[0])
+    C = len(blocks)
+    zero = torch.zeros_like(x[0])
     if module.causal:
         pooled = [sum((x[i] for i in real if i <= c * M), zero) for c in range(C)]
     else:
         pooled = [sum((x[i] for i in block), zero) for block in blocks]
     hidden = module.W_P(torch.stack(pooled)).clamp(min=0)
-    q, k, v, heads = module.query(x), module.key(x), module.value(x), []
+    q = module.query(x)
+    k = module.key(x)
+    v = module.value(x)
+    heads = []
     for h in range(module.heads):
         part = slice(h * d, (h + 1) * d)
         R = hidden[:, part] @ module.W_B[h, :, :C]

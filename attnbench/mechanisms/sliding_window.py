@@ -82,7 +82,8 @@ class SlidingWindow(at.CachedAttention):
         self, N: int, b: int, mask: Tensor | None, device: torch.device
     ) -> tuple[Tensor, Tensor]:
         """Usable keys [1 or B, 1, n, b, 2 b] of the window, and [1 or B, 1, n, b, ≤ s] of sinks."""
-        w, real = self.config.window, at.padded_mask(mask, N, -N % b, device)
+        w = self.config.window
+        real = at.padded_mask(mask, N, -N % b, device)
         i = torch.arange(N + -N % b, device=device).view(-1, b, 1)
         j = i[:, :1] + torch.arange(-b, b, device=device)  # [n, 1, 2 b]
         near = ((j <= i) & (i - j < w) & (j >= 0))[None, None]
@@ -125,7 +126,9 @@ class SlidingWindow(at.CachedAttention):
 
 
 def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, N, d = module.config, len(x), module.head_width
+    c = module.config
+    N = len(x)
+    d = module.head_width
     group = module.heads // module.kv_heads
     rows = []
     for i in range(N):
@@ -135,7 +138,8 @@ def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: at.D
         for h in range(module.heads):
             q = module.query(x[i])[h * d : (h + 1) * d]
             shared = slice(h // group * d, (h // group + 1) * d)
-            k, v = module.key(x[keys])[:, shared], module.value(x[keys])[:, shared]
+            k = module.key(x[keys])[:, shared]
+            v = module.value(x[keys])[:, shared]
             weights = (k @ q / d**0.5).exp()
             total = weights.sum() + (0 if module.sink is None else module.sink[h].exp())
             heads.append(weights @ v / total if keys else torch.zeros_like(q))
@@ -154,7 +158,8 @@ class Masked(SlidingWindow):
 
         Values of padding are 0, so that a query with no other key gets 0.
         """
-        columns_q, columns_k = [q], [k]
+        columns_q = [q]
+        columns_k = [k]
         if self.sink is not None:
             sink = self.sink.view(-1, 1, 1) * q.shape[-1] ** 0.5
             columns_q.append(sink.expand(*q.shape[:-1], 1))
@@ -166,15 +171,19 @@ class Masked(SlidingWindow):
             v = v * mask[:, None, :, None]
         if len(columns_q) == 1:
             return q, k, v
-        d, needed = q.shape[-1], len(columns_q) - 1
-        q, k = torch.cat(columns_q, -1), torch.cat(columns_k, -1)
+        d = q.shape[-1]
+        needed = len(columns_q) - 1
+        q = torch.cat(columns_q, -1)
+        k = torch.cat(columns_k, -1)
         if zeros := at.further_columns(d, needed, q.device.type) - needed:
-            q, k = pad(q, (0, zeros)), pad(k, (0, zeros))
+            q = pad(q, (0, zeros))
+            k = pad(k, (0, zeros))
         v = pad(v, (0, q.shape[-1] - d))  # or torch uses a kernel that stores weights
         if self.config.sink_logit:
             key = torch.zeros_like(k[:, :, :1])
             key[..., d] = 1
-            k, v = torch.cat([key, k], 2), pad(v, (0, 0, 1, 0))
+            k = torch.cat([key, k], 2)
+            v = pad(v, (0, 0, 1, 0))
         return q, k, v
 
     def part(self, q: Tensor, k: Tensor, v: Tensor, start: int, stop: int) -> Tensor:
@@ -207,7 +216,8 @@ class Masked(SlidingWindow):
 class Blocked(Masked):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         N, d = q.shape[2:]
-        w, far = self.config.window, self.config.window + self.config.sink_tokens
+        w = self.config.window
+        far = self.config.window + self.config.sink_tokens
         q, k, v = self.extended(q, k, v, mask)
         parts = [self.beginning(q, k, v)]
         if w < min(N, far):  # their windows hold sinks
@@ -226,7 +236,9 @@ class Blocked(Masked):
 
     def blocks(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """The outputs of the last queries, none of whose windows holds a sink."""
-        w, K, count = self.config.window, self.kv_heads, q.shape[2]
+        w = self.config.window
+        K = self.kv_heads
+        count = q.shape[2]
         C = block(self.config, count)
         fixed = self.config.sink_logit + self.config.sink_tokens
         q = pad(q, (0, 0, 0, -count % C)).unflatten(2, (-1, C)).unflatten(1, (K, -1))
@@ -246,8 +258,10 @@ class Blocked(Masked):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then scores and averages of the three parts."""
-        N, far = w.seq_len, config.window + config.sink_tokens
-        first, middle = min(N, config.window), min(N, far)
+        N = w.seq_len
+        far = config.window + config.sink_tokens
+        first = min(N, config.window)
+        middle = min(N, far)
         products = (first + config.sink_logit) ** 2
         products += (middle - first) * (middle + config.sink_logit)
         if far < N:

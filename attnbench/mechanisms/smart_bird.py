@@ -82,7 +82,8 @@ class SmartBird(at.QKVAttention):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, s = workload.width, config.sketch_width
+        D = workload.width
+        s = config.sketch_width
         self.chosen: Tensor | None = None
         self.loss: Tensor | None = None
         if config.sampling == "random":
@@ -229,7 +230,8 @@ class SmartBird(at.QKVAttention):
 
         In training, A E W_v runs in a fused kernel, which torch's counter may omit.
         """
-        N, s = w.seq_len, config.sketch_width
+        N = w.seq_len
+        s = config.sketch_width
         core = 2 * (2 * w.tokens * min(config.keys, N) * w.width)
         if config.sampling != "random":
             core += 2 * w.tokens * s * (w.width + 2 * s + N)
@@ -245,7 +247,9 @@ class SmartBird(at.QKVAttention):
 
 def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
-    q, k, v = module.query(x), module.key(x), module.value(x)
+    q = module.query(x)
+    k = module.key(x)
+    v = module.value(x)
     rows = []
     for i in range(len(x)):
         heads = []
@@ -291,7 +295,8 @@ def from_all(log_P: Tensor, allowed: Tensor | None, K: int, heads: int) -> Tenso
 def from_events(log_P: Tensor, allowed: Tensor | None, K: int, heads: int) -> Tensor:
     """`largest`, with events in the order of their S."""
     R, N = log_P.shape
-    levels, rows = Levels.of(log_P, allowed), torch.arange(R, device=log_P.device)
+    levels = Levels.of(log_P, allowed)
+    rows = torch.arange(R, device=log_P.device)
     chosen = rows.new_empty(R, heads, K)
     logs = v = log_P.new_empty(R, heads, 0)
     while len(rows):
@@ -299,7 +304,8 @@ def from_events(log_P: Tensor, allowed: Tensor | None, K: int, heads: int) -> Te
         more = 2, R, heads, max(3 * K // 2 + 10, v.shape[-1])
         u, picks = log_P.new_empty(more).uniform_()[:, rows]
         # a fifth of the time of `exponential_`
-        logs, v = torch.cat([logs, u.neg_().add_(1).log_()], -1), torch.cat([v, picks], -1)
+        logs = torch.cat([logs, u.neg_().add_(1).log_()], -1)
+        v = torch.cat([v, picks], -1)
         chosen[rows], certain = first_distinct(*levels.events(-logs.cumsum(-1), v), K, N)
         if certain.all():
             break
@@ -340,8 +346,11 @@ class Levels(NamedTuple):
 
     def events(self, times: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """The keys of events at values of G [R, H, L], and which are valid; v picks the keys."""
-        shape, times, v = times.shape, times.flatten(1), v.flatten(1)
-        level, half = torch.zeros_like(times, dtype=torch.long), LEVELS // 2
+        shape = times.shape
+        times = times.flatten(1)
+        v = v.flatten(1)
+        level = torch.zeros_like(times, dtype=torch.long)
+        half = LEVELS // 2
         while half:  # half the time of `searchsorted`
             level.add_(self.G[:, half - 1 :].gather(1, level) <= times, alpha=half)
             half //= 2

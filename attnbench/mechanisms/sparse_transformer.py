@@ -59,9 +59,12 @@ class SparseTransformer(at.QKVAttention):
     kernel: at.Kernel = staticmethod(at.softmax_attention)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        N, local = q.shape[2], self.heads // 2
+        N = q.shape[2]
+        local = self.heads // 2
         near = self.grid(q[:, :local], k[:, :local], v[:, :local], mask, columns=False)
-        q, k, v = q[:, local:], k[:, local:], v[:, local:]
+        q = q[:, local:]
+        k = k[:, local:]
+        v = v[:, local:]
         if self.config.pattern == "strided":
             far = self.grid(q, k, v, mask, columns=True)
         else:
@@ -94,8 +97,10 @@ class SparseTransformer(at.QKVAttention):
 
     def summarised(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Attention to the last c tokens of every block: [B, h, N, d] to [B, N, h, d]."""
-        N, L = q.shape[2], self.config.span(q.shape[2])
-        S, c = self.config.summaries(N), min(self.config.summary, L)
+        N = q.shape[2]
+        L = self.config.span(q.shape[2])
+        S = self.config.summaries(N)
+        c = min(self.config.summary, L)
         if S == 0:
             return torch.zeros_like(q).transpose(1, 2)
         starts = torch.arange(0, N, L, device=q.device)[:, None]
@@ -109,7 +114,9 @@ class SparseTransformer(at.QKVAttention):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v within rows, and within columns or to the summaries."""
-        N, d, local = w.seq_len, w.head_width, w.heads // 2
+        N = w.seq_len
+        d = w.head_width
+        local = w.heads // 2
         L = min(config.span(N), N)
         n = -(-N // L)
         near = local * n * L * L
@@ -118,13 +125,16 @@ class SparseTransformer(at.QKVAttention):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        N, L = w.seq_len, min(config.span(w.seq_len), w.seq_len)
+        N = w.seq_len
+        L = min(config.span(w.seq_len), w.seq_len)
         far = N // L if config.pattern == "strided" else config.summaries(N)
         return w.tokens * w.heads * (L + far)
 
 
 def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, H, d = len(x), module.heads, module.width // module.heads
+    N = len(x)
+    H = module.heads
+    d = module.width // module.heads
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
     o = torch.zeros_like(q)
     for i in range(N):
@@ -137,7 +147,8 @@ def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: 
 
 def chosen(module: SparseTransformer, i: int, h: int, N: int) -> list[int]:
     """S_i of head h."""
-    config, L = module.config, module.config.span(N)
+    config = module.config
+    L = module.config.span(N)
     last = i + 1 if module.causal else N
     if h < module.heads // 2:
         return [j for j in range(last) if j // L == i // L]

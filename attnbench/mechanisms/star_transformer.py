@@ -62,7 +62,8 @@ class StarTransformer(at.Attention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         ring = None if mask is None else neighbours(mask)
         tokens = [self.by_head(f(x)) for f in (self.satellite.key, self.satellite.value)]
-        h, s = x, mean(x, mask)
+        h = x
+        s = mean(x, mask)
         for remaining in reversed(range(self.config.iterations)):
             h = self.update_satellites(h, tokens, s, ring, first=h is x)
             if remaining:
@@ -95,7 +96,9 @@ class StarTransformer(at.Attention):
         if ring is None:
             closed = torch.cat([node[:, -1:], node, node[:, :1]], 1)
             # three views of one tensor, so that training keeps one
-            before, node, after = closed[:, :-2], closed[:, 1:-1], closed[:, 2:]
+            before = closed[:, :-2]
+            node = closed[:, 1:-1]
+            after = closed[:, 2:]
         else:
             before, after = (node.gather(1, i[:, :, None, None].expand_as(node)) for i in ring)
         return [before, node, after, token, s.expand_as(node)]
@@ -119,7 +122,8 @@ class StarTransformer(at.Attention):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """All projections of tokens and relay; 5 keys per satellite, and N + 1 of the relay."""
-        T, D = config.iterations, w.width
+        T = config.iterations
+        D = w.width
         satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
         relay = (T - 1) * (2 * (w.tokens + w.batch) + 2 * w.batch) * 2 * D * D
         core = T * 5 * w.tokens + (T - 1) * (w.tokens + w.batch)
@@ -132,7 +136,8 @@ class StarTransformer(at.Attention):
 
 def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     real = [i for i in range(len(x)) if mask is None or mask[i]]
-    h, s = {i: x[i] for i in real}, x[real].sum(0) / max(1, len(real))
+    h = {i: x[i] for i in real}
+    s = x[real].sum(0) / max(1, len(real))
     for turn in range(module.config.iterations):
         if turn:
             s = multi_head(module.relay, module.heads, s, [s, *h.values()])
@@ -145,8 +150,11 @@ def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: at
 
 
 def multi_head(node: Node, heads: int, token: Tensor, context: list[Tensor]) -> Tensor:
-    d, rows = len(token) // heads, torch.stack(context)
-    q, k, v = node.query(token), node.key(rows), node.value(rows)
+    d = len(token) // heads
+    rows = torch.stack(context)
+    q = node.query(token)
+    k = node.key(rows)
+    v = node.value(rows)
     parts = [slice(h * d, (h + 1) * d) for h in range(heads)]
     o = [(k[:, p] @ q[p] / d**0.5).softmax(0) @ v[:, p] for p in parts]
     return node.norm(node.output(torch.cat(o)).relu())
@@ -162,7 +170,9 @@ class Folded(StarTransformer):
         return o
 
     def update_relay(self, s: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
-        key, value, d = self.relay.key, self.relay.value, self.width // self.heads
+        key = self.relay.key
+        value = self.relay.value
+        d = self.width // self.heads
         q = self.split(self.relay.query(s)) / d**0.5  # [B, H, 1, d]
         u = (q @ key.weight.unflatten(0, (-1, d))).squeeze(2)  # [B, H, D]
         logits = torch.cat([u @ s.mT, u @ h.mT], -1)  # [B, H, 1 + N]
@@ -178,7 +188,8 @@ class Folded(StarTransformer):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """All projections, the relay's of one token; its products. The ring's are elementwise."""
-        T, D = config.iterations, w.width
+        T = config.iterations
+        D = w.width
         satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
         relay = (T - 1) * 4 * w.batch * 2 * D * D
         return at.Flops(satellites + relay, (T - 1) * 4 * (w.tokens + w.batch) * w.heads * D)
@@ -202,9 +213,12 @@ def neighbours(mask: Tensor) -> Ring:
     i = torch.arange(N, device=mask.device).expand_as(mask)
     before = F.pad(i.where(mask, -1).cummax(1).values, (1, 0), value=-1)
     after = F.pad(i.where(mask, N).flip(1).cummin(1).values.flip(1), (0, 1), value=N)
-    first, last = after[:, :1], before[:, -1:]
-    before, after = before[:, :-1], after[:, 1:]
-    before, after = before.where(before >= 0, last), after.where(after < N, first)
+    first = after[:, :1]
+    last = before[:, -1:]
+    before = before[:, :-1]
+    after = after[:, 1:]
+    before = before.where(before >= 0, last)
+    after = after.where(after < N, first)
     return before.clamp(min=0), after.clamp(max=N - 1)
 
 

@@ -63,8 +63,12 @@ class Synthesizer(at.Attention):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, H, d = workload.width, workload.heads, workload.head_width
-        n, rank, bias = config.n_max or workload.seq_len, config.rank, config.bias
+        D = workload.width
+        H = workload.heads
+        d = workload.head_width
+        n = config.n_max or workload.seq_len
+        rank = config.rank
+        bias = config.bias
         match config.variant:
             case "dense":
                 self.hidden = nn.Linear(D, D, bias=bias)
@@ -103,7 +107,8 @@ class Synthesizer(at.Attention):
         if not self.config.mixture:
             return S
         alpha = self.alpha.softmax(0)
-        q, k = self.split(self.query(x)), self.split(self.key(x))
+        q = self.split(self.query(x))
+        k = self.split(self.key(x))
         return alpha[0] * S + (alpha[1] / q.shape[-1] ** 0.5 * q) @ k.mT
 
     def synthesized(self, x: Tensor) -> Tensor:
@@ -114,7 +119,8 @@ class Synthesizer(at.Attention):
             case "factorized_random":
                 return self.R_1[:, :N] @ self.R_2[:, :N].mT
             case "factorized_dense":
-                A, C = self.split(x) @ self.F_A, self.split(x) @ self.F_B
+                A = self.split(x) @ self.F_A
+                C = self.split(x) @ self.F_B
                 return (C[..., None] * A[..., None, :]).flatten(-2)[..., :N]
         return self.R[:, :N, :N]
 
@@ -149,8 +155,10 @@ class Synthesizer(at.Attention):
 
 
 def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, config = module.width // module.heads, module.config
-    v, heads = module.value(x), []
+    d = module.width // module.heads
+    config = module.config
+    v = module.value(x)
+    heads = []
     for h in range(module.heads):
         part = slice(h * d, (h + 1) * d)
         rows = []
@@ -160,7 +168,8 @@ def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: at.Dra
             logits = row(module, x[i], h, i, keys)
             if config.mixture:
                 mix = module.alpha.exp() / module.alpha.exp().sum()
-                q, k = module.query(x[i])[part], module.key(x[keys])[:, part]
+                q = module.query(x[i])[part]
+                k = module.key(x[keys])[:, part]
                 logits = mix[0] * logits + mix[1] * (k @ q) / d**0.5
             rows.append(logits.softmax(0) @ v[keys, part])
         heads.append(torch.stack(rows))
@@ -178,7 +187,8 @@ def row(module: Synthesizer, x: Tensor, h: int, i: int, keys: list[int]) -> Tens
         case "factorized_random":
             return (module.R_1[h, i] * module.R_2[h, keys]).sum(-1)
         case "factorized_dense":
-            A, C = x[part] @ module.F_A[h], x[part] @ module.F_B[h]
+            A = x[part] @ module.F_A[h]
+            C = x[part] @ module.F_B[h]
             a = len(A)
             return torch.stack([A[j % a] * C[j // a] for j in keys]) if keys else A[:0]
     return module.R[h, i, keys]
@@ -212,7 +222,8 @@ class Sdpa(Synthesizer):
         if not self.config.mixture:
             return rows, columns
         alpha = self.alpha.softmax(0)
-        q, k = self.split(self.query(x)), self.split(self.key(x))
+        q = self.split(self.query(x))
+        k = self.split(self.key(x))
         q = alpha[1] / q.shape[-1] ** 0.5 * q
         return torch.cat([alpha[0] * rows, q], -1), torch.cat([columns, k], -1)
 
@@ -242,7 +253,9 @@ def projections(config: Config) -> int:
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections and the parameters tied to positions."""
-    D, H, n = w.width, w.heads, config.n_max or w.seq_len
+    D = w.width
+    H = w.heads
+    n = config.n_max or w.seq_len
     positional = {
         "dense": D * n,
         "random": H * n * n,

@@ -60,7 +60,8 @@ def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: at.Dra
         for h in range(module.heads):
             part = slice(h * d, (h + 1) * d)
             q = module.query(x[i])[part]
-            k, v = module.key(x[keys])[:, part], module.value(x[keys])[:, part]
+            k = module.key(x[keys])[:, part]
+            v = module.value(x[keys])[:, part]
             heads.append((k @ q / d**0.5).softmax(0) @ v if keys else torch.zeros_like(q))
         rows.append(torch.cat(heads))
     return module.output(torch.stack(rows))
@@ -90,7 +91,8 @@ class Flex(at.flex.Form, Transformer):
     @staticmethod
     def visible(config: Config, w: at.Workload) -> at.flex.Window:
         """All keys, up to the query if causal."""
-        N, causal = w.seq_len, w.causal
+        N = w.seq_len
+        causal = w.causal
         return at.flex.within(N, lambda i: (0 * i, i + 1 if causal else 0 * i + N))
 
 

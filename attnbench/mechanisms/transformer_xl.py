@@ -111,7 +111,8 @@ class TransformerXL(at.QKVAttention):
     def swept(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """The output, and k and v of the tokens."""
         q = self.split(self.query(x))
-        k, v = self.recalled(self.key, x), self.recalled(self.value, x)
+        k = self.recalled(self.key, x)
+        v = self.recalled(self.value, x)
         o = self.sweep(q, k, v, None if mask is None else (mask, mask))
         return self.output(o.flatten(2)), k[0], v[0]
 
@@ -229,9 +230,13 @@ class TransformerXL(at.QKVAttention):
 
 
 def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    D, H, d = module.width, module.heads, module.width // module.heads
-    L, M = module.config.segment, module.config.memory
-    q, new = module.query(x), (module.key(x), module.value(x))
+    D = module.width
+    H = module.heads
+    d = module.width // module.heads
+    L = module.config.segment
+    M = module.config.memory
+    q = module.query(x)
+    new = (module.key(x), module.value(x))
     old = module.key(x.detach()), module.value(x.detach())
     outputs = []
     for i in range(len(x)):

@@ -104,7 +104,9 @@ class Metric:
         return self.key, f"{stem}_lo_{unit}", f"{stem}_hi_{unit}", f"{stem}_log_se", f"{stem}_df"
 
 
-TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
+TIME = "time_s"
+MEMORY = "allocated_peak_bytes"
+STATE = "state_bytes"
 # of what a summary predicts where it was not measured, the columns of its predictions
 PREDICTED: Mapping[str, str] = MappingProxyType({TIME: "predicted_s", MEMORY: "predicted_bytes"})
 

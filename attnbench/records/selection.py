@@ -20,7 +20,8 @@ SELECTION = re.compile(
 )
 # functions of a file as forms of a mechanism
 CLAIM = re.compile(r"(?P<name>[a-z]\w*:.+\.py):(?P<form>[\w*?]+)")
-STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
+STACK = re.compile(r"stack\((.*)\)")
+LAYER = re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
 MOST = 1000  # layers of a stack
 
 
@@ -50,11 +51,14 @@ class Selection:
             raise UsageError(
                 f"--models {text!r} is not a name, name:form, name[option=value] or @group"
             )
-        name, form = match["name"], match["form"]
+        name = match["name"]
+        form = match["form"]
         if claim := CLAIM.fullmatch(name):
-            name, form = claim["name"], claim["form"]
+            name = claim["name"]
+            form = claim["form"]
         elif name.endswith(".py") and form:
-            name, form = f"{name}:{form}", None
+            name = f"{name}:{form}"
+            form = None
         if name.endswith(".py") and not form:
             raise UsageError(f"--models {text!r} names a file alone; write {name}:NAME")
         pairs = parts(match["options"], "--models") if match["options"] else []
@@ -66,7 +70,8 @@ class Selection:
 
 def parts(text: str, option: str, mark: str = ",") -> list[str]:
     """The parts of a list, split at marks outside brackets. Raises `UsageError` if one is empty."""
-    depth, cuts = 0, [-1]
+    depth = 0
+    cuts = [-1]
     for index, letter in enumerate(text):
         depth = max(0, depth + (letter in "([") - (letter in ")]"))
         if letter == mark and not depth:
@@ -90,7 +95,8 @@ def layers(name: str) -> tuple[Selection, ...]:
     for part in parts(match[1], f"--models {name!r}:", "+"):
         match = LAYER.fullmatch(part)
         assert match is not None, "a part is not empty"
-        times, chosen = int(match[1] or 1), Selection.read(match[2])
+        times = int(match[1] or 1)
+        chosen = Selection.read(match[2])
         if chosen.name.startswith("stack("):
             raise UsageError(f"--models {name!r} has a stack as a layer; write its layers")
         if not 1 <= times <= MOST - len(found):

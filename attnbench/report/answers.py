@@ -70,7 +70,8 @@ PER_PAIR = (
 
 def sentences(analysis: Analysis) -> dict[str, str]:
     """The answer to each question, a sentence of plain text by its heading, in reading order."""
-    answers, names = analysis.answers, labels(analysis.answers.series, analysis.suspects)
+    answers = analysis.answers
+    names = labels(analysis.answers.series, analysis.suspects)
     found = {}
     if not answers.fastest:
         found["Fastest"] = "Nothing of what was timed is ranked; the warnings say why."
@@ -238,7 +239,8 @@ def in_modes(
     """
     names = dict.fromkeys(row[0].text for one in answers for row in one.rows)
     rows: dict[str, list[Cell]] = {name: [words(name)] for name in names}
-    columns, groups = ["Mechanism"], []
+    columns = ["Mechanism"]
+    groups = []
     for one, front in zip(answers, fronts, strict=True):
         kept = [i for i, key in enumerate(one.keys) if i and not key.endswith(BEYOND_PAPERS)]
         columns += [one.columns[i] for i in kept]
@@ -260,7 +262,8 @@ def in_modes(
 
 
 def _of_mode(analysis: Analysis, front: Front) -> Table:
-    names, mode = labels(analysis.answers.series, analysis.suspects), front.mode
+    names = labels(analysis.answers.series, analysis.suspects)
+    mode = front.mode
     rows = analysis.rows[analysis.rows["mode"] == mode]
     of_series = {str(row["series"]): row for _, row in rows.iterrows()}
     times = rows.set_index("series")[TIME].dropna()
@@ -338,8 +341,10 @@ def _reach(front: Front) -> str:
 
 def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Iterator[Column]:
     """The columns of a mode, whose cells are made from the names of series."""
-    mode, frame = front.mode, Frame([*rows.values()])
-    steps, bases = find(mode).steps, analysis.baselines_by_mode[mode]
+    mode = front.mode
+    frame = Frame([*rows.values()])
+    steps = find(mode).steps
+    bases = analysis.baselines_by_mode[mode]
 
     def column(heading: str, key: str, cell: Callable[[Row], Cell]) -> Column:
         return Column(heading, lambda series: cell(rows[series]), f"{mode}_{key}")
@@ -357,7 +362,8 @@ def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Itera
         return faster_at(next(iter(known), None))
 
     def peak(row: Row) -> Cell:
-        cell, mark = counted(row[MEMORY] / units.MIB), MISSED["uncounted"][0]
+        cell = counted(row[MEMORY] / units.MIB)
+        mark = MISSED["uncounted"][0]
         return cell._replace(text=cell.text + mark) if row["uncounted"] else cell
 
     step = per_step(frame, "token")
@@ -407,7 +413,8 @@ def not_measured(missing: Sequence[UnmeasuredLengths], every: Sequence[int]) -> 
 
 def _reason(lost: UnmeasuredLengths) -> Cell:
     """`budget: would exceed …`; a long text is cut at its end, and the value is whole."""
-    ended, full = _ended(lost.outcome, lost.cause), clean(lost.reason)
+    ended = _ended(lost.outcome, lost.cause)
+    full = clean(lost.reason)
     said = ended if full in ("", ended) else f"{ended}: {full}"
     return Cell(cut(said), said)
 

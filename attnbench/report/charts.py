@@ -42,7 +42,8 @@ STEPS = MappingProxyType({
 
 def charts(analysis: Analysis) -> dict[str, Any] | None:
     """Everything that the chart of one sweep can show; None if nothing is known of any case."""
-    cases, every = analysis.cases, (*_costs(analysis), *_speedup(analysis))
+    cases = analysis.cases
+    every = (*_costs(analysis), *_speedup(analysis))
     if not (made := {one["key"]: one for one in every if one["points"]}):
         return None
     suspects = analysis.suspects
@@ -66,7 +67,8 @@ def charts(analysis: Analysis) -> dict[str, Any] | None:
 
 def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
     """Every metric that people compare; the time is of a batch, in decode of a step."""
-    cases, of = analysis.cases, per_layer(analysis.cases)
+    cases = analysis.cases
+    of = per_layer(analysis.cases)
     whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
     per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)
     for metric in ROWS:
@@ -85,7 +87,8 @@ def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
     if (found := analysis.speedups) is None:
         return
     base = compared_with(analysis.cases["series"], analysis.baselines, analysis.suspects)
-    label, ratios = f"speed-up over {base}{per_layer(analysis.cases)}", found["ratio"]
+    label = f"speed-up over {base}{per_layer(analysis.cases)}"
+    ratios = found["ratio"]
     drawn = found.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
     yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", Unit.RATIO)
 
@@ -107,7 +110,9 @@ def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict
 
 def _point(row: Row, unit: Unit) -> dict[str, Any]:
     """What is drawn of a case, and its text."""
-    low, high, text = row["low"], row["high"], quantity(row["height"], unit)
+    low = row["low"]
+    high = row["high"]
+    text = quantity(row["height"], unit)
     point = {name: row[name] for name in ("series", "mode")}
     point |= {"n": row["seq_len"], "value": row["height"]}
     if low < high:

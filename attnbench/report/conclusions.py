@@ -15,7 +15,8 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
     """
     if conclusion is None:
         return EMPTY
-    scope, value = conclusion.scope, conclusion.value
+    scope = conclusion.scope
+    value = conclusion.value
     lengths = in_order(between(scope.lengths, scope.of_sweep))
     point, low, high = ("" if end is None else units.count(round(end)) for end in ends(value))
     length = units.interval(point, low, high) if low else f"≤ {high}"

@@ -48,7 +48,8 @@ def conditions(analysis: Analysis) -> list[str]:
 
 def ended(analysis: Analysis) -> str:
     """What ended the sweep, and how well its ratios are known; empty if no precision is set."""
-    sweep, blocks = analysis.sweep, analysis.ratios.certainties
+    sweep = analysis.sweep
+    blocks = analysis.ratios.certainties
     if sweep.request.precision is None or not sweep.finished or not blocks:
         return ""
     halves = [certainty.half for certainty in blocks.values()]
@@ -69,7 +70,8 @@ def gpu_settings(session: Environment) -> str:
 
 
 def _asked(sweep: Sweep) -> str:
-    request, lengths = sweep.request, sweep.request.lengths
+    request = sweep.request
+    lengths = sweep.request.lengths
 
     def listed(values: Iterable[object]) -> str:
         return ", ".join(map(str, dict.fromkeys(values)))
@@ -115,8 +117,10 @@ def _machine(session: Environment) -> Iterator[str]:
 
 
 def _how(analysis: Analysis) -> str:
-    request, cases = analysis.sweep.request, analysis.cases
-    settings, cuda = request.settings, any(one.cuda for one in analysis.sweep.sessions)
+    request = analysis.sweep.request
+    cases = analysis.cases
+    settings = request.settings
+    cuda = any(one.cuda for one in analysis.sweep.sessions)
     by = timed_by(cases) if len(cases) else str(settings.clock)
     parts = [
         *([by] if by != "time" else []),

@@ -85,7 +85,8 @@ def latency(
     cases: Frame, mode: str, tokens: int | None, leaders: Sequence[Conclusion] = ()
 ) -> Table:
     """Milliseconds per batch of `tokens` tokens, or of the sweep's; in decode, of one step."""
-    facts, clock = find(mode), timed_by(cases)
+    facts = find(mode)
+    clock = timed_by(cases)
     own = cases[cases["mode"] == mode]
     step = per_step(own, "output token (TPOT)")
     title = facts.time.format(title=facts.title, batch=batch(cases, tokens), step=step)
@@ -177,11 +178,13 @@ def by_length(
     best = {(series, n) for one in leaders for series in one.best for n in one.scope.lengths}
 
     def marked(row: Row) -> Cell:
-        found, of = cell(row), (row["series"], row["seq_len"])
+        found = cell(row)
+        of = (row["series"], row["seq_len"])
         marks = "".join(of_table[key][0] for key in of_table if row.get(key))
         return found._replace(text=found.text + marks, best=of in best)
 
-    lengths, own = sorted(set(frame["seq_len"])), frame[frame["mode"] == mode]
+    lengths = sorted(set(frame["seq_len"]))
+    own = frame[frame["mode"] == mode]
     rows: dict[str, dict[int, Any]] = {}
     for case in own.to_dict("records"):
         rows.setdefault(case["series"], {})[case["seq_len"]] = case
@@ -247,7 +250,8 @@ def factor(point: float, low: float, high: float) -> str:
 
 def _forms(cases: Frame) -> Iterator[str]:
     """The form that ran from each length on, for the curves along which the form changes."""
-    names, parts = labels(cases["series"]), []
+    names = labels(cases["series"])
+    parts = []
     for series, rows in cases.sort_values("seq_len").groupby("series", sort=False):
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:

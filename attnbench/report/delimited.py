@@ -26,7 +26,8 @@ def table(table: Table, suspects: Mapping[str, str] = MappingProxyType({})) -> b
     a column of numbers with words in some cells by a column of those, and of the reasons behind
     them. A table across lengths becomes one row for each series and length.
     """
-    across, table = table.across, _long(table) if table.across else table
+    across = table.across
+    table = _long(table) if table.across else table
     keys = table.keys or tuple(map(snake_case, table.columns))
     columns: dict[str, list[Value]] = {}
     for i, (key, numeric) in enumerate(zip(keys, table.numeric, strict=True)):

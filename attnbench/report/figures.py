@@ -51,7 +51,8 @@ MULTIPLES: Mapping[int, tuple[tuple[float, ...], ...]] = MappingProxyType({
          (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)),
     2: ((1,), (1, 1.5), (1, 1.25, 1.5, 1.75)),
 })  # fmt: skip
-FEWEST, MOST = 4, 8  # ticks, where multiples allow it
+FEWEST = 4  # ticks, where multiples allow it
+MOST = 8
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
@@ -99,7 +100,8 @@ def cost_figure(cases: Frame, metric: Metric, tokens: int | None, layout: Layout
 
 def decode_figure(cases: Frame, mode: str, layout: Layout = PAGE) -> Figure:
     """Time per output token, and with it the size of the state, in a mode that steps."""
-    own, of = cases[cases["mode"] == mode], per_layer(cases)
+    own = cases[cases["mode"] == mode]
+    of = per_layer(cases)
     panels = [
         Panel(f"{title}{of}", points(own, TABLE[key]), axis, TABLE[key].unit)
         for title, key, axis in (
@@ -159,7 +161,8 @@ def _figure(
         (*ends.sort_values(ascending=False, kind="stable").index, *every["series"])
     )
     suspects = {*every.loc[every["suspect"] != "", "series"]}
-    names, styles = labels(order, suspects), series_styles(order, suspects)
+    names = labels(order, suspects)
+    styles = series_styles(order, suspects)
     strong = {name: _strengthened(style, layout.scale) for name, style in styles.items()}
     above = False
     with styled(layout):
@@ -197,8 +200,10 @@ def _strengthened(style: Mapping[str, Any], scale: float) -> dict[str, Any]:
 
 def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> None:
     """A curve with its intervals; predictions are light and open, and arrows if above `high`."""
-    light, thin = tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
-    length, known = curve["seq_len"], curve["guess"].isna()
+    light = tinted(style["color"], LIGHTER)
+    thin = 0.7 * style["linewidth"]
+    length = curve["seq_len"]
+    known = curve["guess"].isna()
     axes.plot(length, curve["value"], **style)
     bars = {"color": style["color"], "linewidth": thin, "alpha": 0.6, "zorder": 1}
     axes.vlines(length, curve["low"], curve["high"], **bars)
@@ -242,7 +247,8 @@ def limits(drawn: Frame) -> tuple[float, float]:
     if known.isna().all():
         return 1 / LEAST, LEAST
     near = shown.clip(known.min() / BEYOND, known.max() * BEYOND)
-    low, high = float(near.min().min()), float(near.max().max())
+    low = float(near.min().min())
+    high = float(near.max().max())
     # a flat curve looks flat, and there is room for distinct tick labels
     wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
     return low / wider, high * wider

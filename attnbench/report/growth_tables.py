@@ -36,7 +36,8 @@ def complexity(cases: Frame, exponents: Sequence[Conclusion], cards: Sequence[Ca
 
     `exponents` are the conclusions on them.
     """
-    length, printed = int(cases["seq_len"].max()), {c.mechanism: c.complexity for c in cards}
+    length = int(cases["seq_len"].max())
+    printed = {c.mechanism: c.complexity for c in cards}
     longest = cases[cases["seq_len"] == length].drop_duplicates("series").set_index("series")
     # of a module without a card they were counted where it ran
     counted = cases.dropna(subset="parameters").sort_values("seq_len").groupby("series")
@@ -139,7 +140,8 @@ def exponent(conclusion: Conclusion | None) -> Cell:
     """
     if conclusion is None:
         return EMPTY
-    scope, value = conclusion.scope, conclusion.value
+    scope = conclusion.scope
+    value = conclusion.value
     if conclusion.answer is Answer.NOT_KNOWN:
         return Cell(str(Answer.NOT_KNOWN))
     text, *further = (units.exponent(end) for end in (value.point, value.low, value.high))

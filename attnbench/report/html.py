@@ -37,7 +37,8 @@ def page(
     `pictures` are PNG files by their captions; `charts` is the data of `charts.charts`.
     """
     if charts is not None and not VEGA.is_file():
-        charts, report = None, report._replace(warnings=[*report.warnings, NO_CHARTS])
+        charts = None
+        report = report._replace(warnings=[*report.warnings, NO_CHARTS])
     style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
     vega = gzip.decompress(VEGA.read_bytes()).decode() if charts is not None else ""
     data = json.dumps(charts, ensure_ascii=False, allow_nan=False).replace("<", r"\u003c")

@@ -76,7 +76,8 @@ def table(table: Table, width: float, groups: Sequence[Group] = ()) -> str:
         folded = [_column(table, i, marks, width, fold=True) for i in range(len(columns))]
         if _wide(folded) < _wide(columns):
             columns = folded
-    leading, others = columns[: table.leading], columns[table.leading :]
+    leading = columns[: table.leading]
+    others = columns[table.leading :]
     blocks = [*_blocks(leading, others, width, groups)]
     lines = [
         rf"% {escape(table.title)}; needs \usepackage{{array,booktabs,textcomp}}",
@@ -115,7 +116,8 @@ def _column(
     right = table.aligned[i]
     words = table.columns[i].split()
     if widest > limit and not right:
-        declared, widest = rf">{{\raggedright\arraybackslash}}p{{{limit:.0f}pt}}", limit
+        declared = rf">{{\raggedright\arraybackslash}}p{{{limit:.0f}pt}}"
+        widest = limit
         shown = [breakable(cell.text) for cell in cells]
     else:
         declared = "r" if right else "l"
@@ -166,7 +168,8 @@ def _blocks(
         yield others, groups
         return
     for heading, count in groups or [("", len(others))]:
-        left, others = others[:count], others[count:]
+        left = others[:count]
+        others = others[count:]
         parts = [*_split(leading, left, width)]
         # as even as they fit, so that no block has a single column beside those of the others
         even = [*_evenly(left, len(parts))]

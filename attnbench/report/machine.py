@@ -22,7 +22,8 @@ def clock_text(clock: Clock, threads: int) -> str:
 
 def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = None) -> Iterator[str]:
     """Warnings: what will make times on this machine noisier than necessary, or fewer."""
-    cores, threads = many(here.cores, "core"), many(here.threads, "thread")
+    cores = many(here.cores, "core")
+    threads = many(here.threads, "thread")
     if here.threads > here.cores:
         yield f"{threads} share {cores}; try --threads {here.cores}"
     if others := here.notes.get(OTHERS):

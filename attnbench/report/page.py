@@ -40,8 +40,10 @@ def report_files(
     unless given. Figures and LaTeX tables fit the place of this `size`.
     """
     layout = LAYOUTS[size]
-    sweep, cases = analysis.sweep, analysis.cases
-    tables, suspects = tables or [*report_tables(analysis)], analysis.suspects
+    sweep = analysis.sweep
+    cases = analysis.cases
+    tables = tables or [*report_tables(analysis)]
+    suspects = analysis.suspects
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     described = captions(cases, sweep)
     pictures = {
@@ -80,7 +82,8 @@ def report_files(
 
 def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
     """What each figure of these cases shows, by the stem of its file, and how it was measured."""
-    passes, timed = cases["mode"].isin(PASSES), cases[TIME].notna()
+    passes = cases["mode"].isin(PASSES)
+    timed = cases[TIME].notna()
     texts = {
         row.figure: f"{row.heading}{' per token' if row.per_token else ''} against length"
         for row in DRAWN
@@ -89,7 +92,8 @@ def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
     for mode in cases.loc[timed & ~passes, "mode"].unique():
         step = per_step(cases[cases["mode"] == mode])
         texts[str(mode)] = f"Time per {step} and size of the state against context"
-    lengths, rounds = cases["seq_len"], cases.loc[timed, "rounds"]
+    lengths = cases["seq_len"]
+    rounds = cases.loc[timed, "rounds"]
     how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
     if len(rounds):
         most = units.many(int(rounds.max()), "round")
@@ -113,8 +117,11 @@ def report_tables(analysis: Analysis) -> Iterator[Table]:
 
 
 def _tables(analysis: Analysis) -> Iterator[Table]:
-    cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
-    modes, cards = analysis.modes, analysis.sweep.cards
+    cases = analysis.cases
+    request = analysis.sweep.request
+    found = analysis.answers
+    modes = analysis.modes
+    cards = analysis.sweep.cards
     yield from answer(analysis)
     for mode in modes:
         fastest = analysis.about(Question.FASTEST, mode)

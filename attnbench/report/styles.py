@@ -81,7 +81,8 @@ def series_styles(
         at = MECHANISMS.index(mechanism) if listed else len(HUES) + crc32(text) % PERIOD
         cycle, place = divmod(at - OWN, len(HUES) - OWN) if at >= OWN else (0, at - OWN)
         colour = tinted(HUES[OWN + place], SHADES[cycle % len(SHADES)], 0.0)
-        i, strong = seen[mechanism], mechanism in STRONGEST
+        i = seen[mechanism]
+        strong = mechanism in STRONGEST
         markers = MARKERS if listed else OWN_MARKERS
         marker = DAGGER if name in suspects else markers[at % len(markers)]
         seen[mechanism] += 1

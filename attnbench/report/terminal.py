@@ -36,10 +36,12 @@ def table(table: Table, width: int) -> RenderableType:
     never are.
     """
     columns = [*range(len(table.columns))]
-    leading, left = columns[: table.leading], columns[table.leading :]
+    leading = columns[: table.leading]
+    left = columns[table.leading :]
     parts: list[RenderableType] = []
     while table.rows and (left or not parts):
-        fits, names = len(left), width // 2
+        fits = len(left)
+        names = width // 2
         while fits > 1 and _least(_grid(table, [*leading, *left[:fits]], names)) > width:
             fits -= 1
         while names > SHORTEST and _least(_grid(table, [*leading, *left[:fits]], names)) > width:
@@ -57,7 +59,8 @@ def _grid(table: Table, columns: Sequence[int], names: int) -> rich.table.Table:
     """
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for i in columns:
-        number, heading = i > 0 and table.aligned[i], clean(table.columns[i])
+        number = i > 0 and table.aligned[i]
+        heading = clean(table.columns[i])
         texts = [*(_shown(row[i].text, i, names) for row in table.rows), *heading.split()]
         grid.add_column(
             Text(heading),

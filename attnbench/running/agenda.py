@@ -34,7 +34,8 @@ AT_LEAST_S = 60.0
 COMPILING_S = 300.0  # further seconds for compiling, which depends on more than FLOPs
 # Samples and warm-up of the first round take at most these shares of a case's even share of the
 # budget, so that long cases are reached
-FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
+FIRST_SAMPLE = 1 / 8
+FIRST_WARMUP = 1 / 32
 
 
 @dataclass(kw_only=True)

@@ -191,7 +191,8 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
     brings about 1 / n^1.5 of the width after one. A cheap case narrows nothing by itself, so it
     counts as much as the middle of its block.
     """
-    precision, most = agenda.request.precision, agenda.request.rounds
+    precision = agenda.request.precision
+    most = agenda.request.rounds
     certain, widths, undecided = so_far(agenda.laps())
     for block, cases in blocks(agenda.repeatable()).items():
         if until_decided and len(cases) == 1:  # it is compared with nothing
@@ -201,7 +202,8 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
             continue
         middle_s = median(map(agenda.visit_s, cases))
         for planned in cases:
-            case, done = (agenda.series(planned), block), len(agenda.runs[planned.case.key])
+            case = (agenda.series(planned), block)
+            done = len(agenda.runs[planned.case.key])
             further = until_decided and done >= WANTED
             if agenda.was_timed(planned) or (further and case not in undecided):
                 continue

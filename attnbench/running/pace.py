@@ -32,7 +32,8 @@ class Pace(AbstractContextManager["Pace"]):
     """
 
     def __init__(self, start: Callable[[], Process], core: int) -> None:
-        self.start, self.core = start, core
+        self.start = start
+        self.core = core
         self.process: Process | None = None
         self.lately: deque[float] = deque(maxlen=LATELY)
 

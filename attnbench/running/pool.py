@@ -64,9 +64,14 @@ class Pool(AbstractContextManager["Pool"]):
     ) -> None:
         if sys.platform != "linux":
             raise CannotRun("measuring needs Linux; reports of stored sweeps do not")
-        self.script, self.threads, self.layout, self.about = script, threads, layout, about
-        self.modules, self.starts_on = modules, sorted(starts_on)
-        self.end_s, self.closed = math.inf, False
+        self.script = script
+        self.threads = threads
+        self.layout = layout
+        self.about = about
+        self.modules = modules
+        self.starts_on = sorted(starts_on)
+        self.end_s = math.inf
+        self.closed = False
         self.others: dict[int, Pool] = {}  # by layout
         self.holders: dict[str, Process | None] = {}  # by series; None: it cannot be held
         # where this process is killed, the program removes the folder as it ends, if it can
@@ -215,7 +220,8 @@ class Pool(AbstractContextManager["Pool"]):
     def fork_from(self, control: socket.socket) -> "Process":
         """A new process of the program at the other end of this connection."""
         with ExitStack() as ours, ExitStack() as theirs:
-            ends, given = list[socket.socket](), list[int]()  # of status, questions, output
+            ends = list[socket.socket]()  # of status, questions, output
+            given = list[int]()
             try:
                 for _ in range(3):
                     here, there = socket.socketpair()

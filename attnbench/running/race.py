@@ -47,13 +47,17 @@ MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
 # the first lap on, a process may take this many times what its laps claim, as samples are taken up
 # to three times and one iteration is repeated, plus this many seconds for each, as rehearsals take
 # at most 0.1 s. The kernel counts in hundredths of a second.
-MOST, LAP_S, TICKS_S = 4.0, 0.25, 0.05
+MOST = 4.0
+LAP_S = 0.25
+TICKS_S = 0.05
 # What a process took for one lap is known to the nanosecond. It may be this many times what the lap
 # claims with its rehearsal, plus the time of an answer and of what is done before each iteration;
 # and twice that where pages fault, as the lap may then be taken again. Of 1,852 honest laps of 81
 # mechanisms and modules under a load of 8 to 18, the worst reached 0.79 of this bound; and it is
 # most laps of a race that must exceed it.
-CLAIMED, ANSWER_S, BEFORE_S = 1.25, 0.006, 2e-5
+CLAIMED = 1.25
+ANSWER_S = 0.006
+BEFORE_S = 2e-5
 # While pages fault, rehearsals are repeated: of a module that maps new memory at each call, laps
 # took up to 12 times what they claim, and 0.22 s more.
 REHEARSALS_S = 2 * REHEARSAL_S
@@ -132,7 +136,10 @@ class Round(AbstractContextManager["Round"]):
         pace: Pace | None = None,
         left_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        self.start, self.draw, self.clock, self.pace = start, draw, clock, pace
+        self.start = start
+        self.draw = draw
+        self.clock = clock
+        self.pace = pace
         self.left_s = left_s
         self.observe: Callable[[str], None] = lambda series: None  # called with whose turn it is
         self.limit_s: LimitSeconds = lambda series, wall_s: math.inf
@@ -223,7 +230,8 @@ class Round(AbstractContextManager["Round"]):
         for lap, name in in_turns(often, self.draw):
             if lap // 2 > pair and self.left_s() <= 0:
                 break
-            pair, entry = lap // 2, entries[name]
+            pair = lap // 2
+            entry = entries[name]
             if entry.failed is not None:
                 continue
             self.observe(name)

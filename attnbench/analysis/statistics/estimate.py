@@ -78,7 +78,8 @@ def shrunk(
     `own` are the variances of the groups with `dfs` degrees of freedom, not all 0. `most_df` limits
     the degrees of freedom where groups are not independent of one another.
     """
-    pooled, total = float(own @ dfs / dfs.sum()), min(most_df, float(dfs.sum()))
+    pooled = float(own @ dfs / dfs.sum())
+    total = min(most_df, float(dfs.sum()))
     common, strength = _prior(own[dfs > 0], dfs[dfs > 0])
     if pooled == 0 or math.isinf(strength):
         return np.full(own.shape, pooled), np.full(own.shape, total)
@@ -100,13 +101,16 @@ def median_interval(samples: Sequence[float]) -> Estimate:
     for independent samples; drift within the run makes it too narrow, and variation between
     processes is not included.
     """
-    point, n = float(np.median(samples)), len(samples)
+    point = float(np.median(samples))
+    n = len(samples)
     if n < FEWEST or min(samples) <= 0:
         return Estimate(point=point)
     # the largest r with P(Binomial(n, ½) ≤ r) ≤ 2.5 %: r samples are left out on each side
     tails = scipy.special.bdtr(np.arange(n // 2), n, 0.5)
-    rank, ordered = int(np.count_nonzero(tails <= (1 - LEVEL) / 2)) - 1, np.sort(samples)
-    low, high = float(ordered[rank]), float(ordered[n - 1 - rank])
+    rank = int(np.count_nonzero(tails <= (1 - LEVEL) / 2)) - 1
+    ordered = np.sort(samples)
+    low = float(ordered[rank])
+    high = float(ordered[n - 1 - rank])
     log_se = math.log(high / low) / (2 * student_quantile(LEVEL, n - 1))
     return Estimate(
         point=point, low=low, high=high, kind=IntervalKind.WITHIN, log_se=log_se, df=n - 1
@@ -131,7 +135,8 @@ def half_widths(errors: ArrayLike, df: ArrayLike) -> NDArray[np.float64]:
 
     `df` are the degrees of freedom of the errors.
     """
-    errors, df = np.asarray(errors, float), np.asarray(df, float)
+    errors = np.asarray(errors, float)
+    df = np.asarray(df, float)
     with np.errstate(invalid="ignore"):  # infinite degrees of freedom of an exact value
         halves = scipy.special.stdtrit(np.where(df > 0, df, np.nan), (1 + LEVEL) / 2) * errors
     return np.where(errors == 0, 0.0, halves)
@@ -153,7 +158,8 @@ def _prior(variances: np.ndarray, dfs: np.ndarray) -> tuple[float, float]:
 
 def _inverse_trigamma(value: float) -> float:
     """The x with ψ′(x) = value, by bisection of log x; ψ′ falls from ∞ to 0."""
-    low, high = -20.0, 20.0
+    low = -20.0
+    high = 20.0
     for _ in range(80):
         middle = (low + high) / 2
         above = scipy.special.polygamma(1, math.exp(middle)) > value

@@ -180,7 +180,8 @@ def gathered(
     logs = np.full((len(blocks), math.comb(len(series), 2), len(sets)), np.nan)
     for block, k in blocks.items():
         for p, (a, b) in enumerate(combinations(series, 2)):
-            first, second = laps.get((a, block), {}), laps.get((b, block), {})
+            first = laps.get((a, block), {})
+            second = laps.get((b, block), {})
             for round_ in first.keys() & second.keys():
                 if (log := log_ratio(first[round_], second[round_])) is not None:
                     logs[k, p, sets[together[block, round_]]] = log
@@ -229,7 +230,8 @@ def means(logs: Array, pairs: Sequence[tuple[int, int]], most_rounds: float = ma
     log = np.where(known, logs, 0.0).sum(2) / np.where(counts, counts, np.nan)
     residuals = np.where(known, logs - log[:, :, None], 0.0)
     dfs = np.maximum(counts - 1, 0)
-    variance, df = np.full_like(log, np.nan), np.full_like(log, np.nan)
+    variance = np.full_like(log, np.nan)
+    df = np.full_like(log, np.nan)
     if dfs.any():
         present = counts > 0
         own = (residuals**2).sum(2) / np.maximum(dfs, 1)

@@ -70,7 +70,8 @@ def result(check: Check, trial: Trial, exempt: str | None) -> dict[str, str]:
         return {"result": "skipped", "reason": str(error)}
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        text, wrong = " ".join(lines[:4]), isinstance(error, AssertionError)
+        text = " ".join(lines[:4])
+        wrong = isinstance(error, AssertionError)
         reason = f"{type(error).__name__}: {text}"
         silent = wrong and check is training.a_checkpoint_gives_the_same_gradients
         if check in PROMISED and not trial.card.declared and not silent:
@@ -119,7 +120,8 @@ def sequences_of_a_batch_do_not_mix(trial: Trial) -> None:
 def what_is_masked_changes_no_real_token(trial: Trial) -> None:
     w = trial.workload(23)
     module = trial.build(w)
-    at_the_end, x = some_padding(w), tokens(w)
+    at_the_end = some_padding(w)
+    x = tokens(w)
     between = at_the_end.clone()
     between[1:, 2::5] = False
     for mask in (at_the_end, between):
@@ -133,7 +135,8 @@ def what_is_masked_changes_no_real_token(trial: Trial) -> None:
 def padding_at_the_end_changes_nothing(trial: Trial) -> None:
     """Whatever its length: within the last block, or many blocks of padding alone."""
     short = trial.workload(17)
-    module, x = trial.build(short), tokens(short)
+    module = trial.build(short)
+    x = tokens(short)
     y = same_draws(module, x)
     for seq_len in (18, 29, 62):
         longer = trial.build(trial.workload(seq_len))
@@ -195,7 +198,8 @@ def declared_flops_are_those_that_torch_counts(trial: Trial) -> None:
     for seq_len in (24, 37, 64):
         w = trial.workload(seq_len, batch=3)
         module = trial.build(w, torch.float32)
-        x, flops = tokens(w, dtype=torch.float32), module.flops(module.config, w)
+        x = tokens(w, dtype=torch.float32)
+        flops = module.flops(module.config, w)
         declared = flops.projections + flops.core
         # of the few later keys on the diagonal of blocks forms may count the products
         counted = {counted_flops(module, x, skipping=skips) for skips in (True, False)}
@@ -204,7 +208,8 @@ def declared_flops_are_those_that_torch_counts(trial: Trial) -> None:
 
 def the_core_is_what_stands_between_the_projections(trial: Trial) -> None:
     w = trial.workload(17)
-    whole, core = trial.build(w), trial.build(replace(w, level=Level.CORE))
+    whole = trial.build(w)
+    core = trial.build(replace(w, level=Level.CORE))
     assert isinstance(core, CoreAttention)
     assert core.state_dict().keys() <= whole.state_dict().keys(), "the core has more parameters"
     o = same_draws(core.attend, *core_inputs(core, w), None)
@@ -222,14 +227,16 @@ def steps_continue_the_causal_pass(
         w = replace(trial.workload(37), step=max(steps))
         if trial.refusal(in_dtype(w, dtype)):
             continue
-        module, x = trial.build(w, dtype), tokens(w, dtype=dtype)
+        module = trial.build(w, dtype)
+        x = tokens(w, dtype=dtype)
         with torch.no_grad():
             expected = module(x)
             # each may differ this much from the equations, in either direction
             allowed = 2 * trial.allowed(dtype) * expected.abs().max()
             for prefilled in (0, 1, 7, 36) if dtype == torch.float64 else (16,):
                 y, state = continued(module, x, prefilled, steps)
-                error, label = (y - expected).abs().max(), f"{dtype}, {prefilled} tokens, {steps}"
+                error = (y - expected).abs().max()
+                label = f"{dtype}, {prefilled} tokens, {steps}"
                 assert error <= allowed, f"{label}: {error:.1e} apart"
         tensors = [part for part in tree_leaves(state) if isinstance(part, torch.Tensor)]
         counted = sum(tensor.numel() for tensor in tensors)
@@ -241,11 +248,13 @@ def continued(
     module: Attention, x: torch.Tensor, prefilled: int, steps: Sequence[int] = (1,)
 ) -> tuple[torch.Tensor, State]:
     """Outputs of a prefill of `prefilled` tokens, then of steps, in turns, and the final state."""
-    state, outputs = module.start(len(x), x.shape[1]), []
+    state = module.start(len(x), x.shape[1])
+    outputs = []
     if prefilled:
         y, state = module.prefill(x[:, :prefilled], state)
         outputs.append(y)
-    counts, rest = cycle(steps), x[:, prefilled:]
+    counts = cycle(steps)
+    rest = x[:, prefilled:]
     while rest.shape[1]:
         more, rest = rest.tensor_split([next(counts)], 1)
         first, _ = module.step(more, state)
@@ -277,7 +286,8 @@ def declared_flops_of_a_step_are_those_that_torch_counts(trial: Trial) -> None:
 
 def checks(trial: Trial) -> dict[Check, str | None]:
     """Every check, with the reason why it does not apply to a trial, or None."""
-    card, w = trial.card, trial.workload(17)
+    card = trial.card
+    w = trial.workload(17)
     claimed = card.exemptions(trial.config)
     padded = trial.refusal(replace(w, padding=0.3))
     core = trial.refusal(replace(w, level=Level.CORE))

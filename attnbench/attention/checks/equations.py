@@ -41,7 +41,8 @@ def against_its_reference(
     """
     w = trial.workload(seq_len)
     mask = some_padding(w) if masked else None
-    expected, last = None, None
+    expected = None
+    last = None
     for dtype in types:
         if trial.refusal(in_dtype(w, dtype)):
             continue
@@ -52,7 +53,8 @@ def against_its_reference(
         draws = [in_float64(module.draws(index)) for index in range(w.batch)]
         drawn = [{name: t.tolist() for name, t in own.items()} for own in draws]
         if expected is None or drawn != last:  # tokens and parameters are those of every type
-            expected, last = by_reference(trial, module, w, mask, draws), drawn
+            expected = by_reference(trial, module, w, mask, draws)
+            last = drawn
         setting = f"{dtype}, N = {seq_len}, {'padded' if masked else 'not padded'}"
         compare(ours, expected, slack * trial.allowed(dtype), setting)
 
@@ -61,11 +63,13 @@ def by_reference(
     trial: Trial, module: Attention, w: Workload, mask: Tensor | None, draws: Sequence[Draws]
 ) -> Values:
     """The values of the reference with the module's parameters, in float64 on a CPU."""
-    reference, w = trial.card.reference, replace(w, device="cpu", dtype="float64")
+    reference = trial.card.reference
+    w = replace(w, device="cpu", dtype="float64")
     assert reference is not None, "checked only where there is one"
     exact = trial.build(w, form="eager")  # whose parameters are those of all forms
     exact.load_state_dict(module.state_dict())
-    x, mask = tokens(w).requires_grad_(), None if mask is None else mask.cpu()
+    x = tokens(w).requires_grad_()
+    mask = None if mask is None else mask.cpu()
     masks = [None] * w.batch if mask is None else mask
     rows = zip(x, masks, draws, strict=True)
     y = torch.stack([reference(exact, *row) for row in rows])
@@ -80,7 +84,8 @@ def values(leaves: Mapping[str, Tensor], y: Tensor, mask: Tensor | None = None) 
     generator = torch.Generator().manual_seed(3)
     weights = torch.randn(y.shape, generator=generator).bfloat16().to(y.device, y.dtype)
     if mask is not None:
-        y, weights = y[mask], weights[mask]
+        y = y[mask]
+        weights = weights[mask]
     raw = torch.autograd.grad((y * weights).sum(), [*leaves.values()], allow_unused=True)
     gradients = {
         name: gradient.double().cpu()

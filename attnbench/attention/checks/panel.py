@@ -50,7 +50,8 @@ from attnbench.errors import one_line
 from attnbench.records import Aspect, Attempt, KernelFinding, Level, PanelRow, Workload
 from attnbench.records.units import few
 
-FACTOR, TWICE = 10.0, 2.0
+FACTOR = 10.0
+TWICE = 2.0
 CHUNK = 128  # tokens over which kernels of recurrences sum logs of decays; most take 64
 PAIRS = frozenset({"g", "q", "k", "v"})  # of a core without a delta rule
 AFFORDABLE = 1 << 26  # elements of `eager`'s largest tensor, for a second opinion
@@ -61,7 +62,8 @@ FLOOR = 0.1
 VANISHED = 1e-6
 ROW_FLOOR = 1e-3  # of the largest output: the rows of 65,536 tokens are 1/100 of the first
 EXACT = 1e-3  # what a constant factor explains of an output may err by this
-OUTPUT, A_ROW = "output", "a row"
+OUTPUT = "output"
+A_ROW = "a row"
 Core = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None
 PRECISE = frozenset({"g", "w", "gk", "dt", "A"})  # logs of decays, and what they are made of
 
@@ -220,14 +222,16 @@ class Comparing:
     attempt: Attempt
 
     def __post_init__(self) -> None:
-        trial, attempt = self.trial, self.attempt
+        trial = self.trial
+        attempt = self.attempt
         self.mechanism: Card = trial.card.mechanism or trial.card
         self.w = trial.workload(attempt.tokens, attempt.batch)
         self.names = tensor_names(self.mechanism.forms["eager"])
         self.dtype = getattr(torch, attempt.dtype)
         core = replace(self.w, level=Level.CORE)
         if not self.names or trial.refusal(in_dtype(core, self.dtype)):
-            self.names, core = LAYER, self.w
+            self.names = LAYER
+            core = self.w
         self.default = self.mechanism.usual_form(trial.config, core)
         self.mask = masks(self.w) if attempt.masked else None
         self.reference = replace(trial, card=self.mechanism)
@@ -325,7 +329,8 @@ class Comparing:
 def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     """A form beside its rivals and what is exact. Raises `NotApplicable` and `DeviceFailed`."""
     comparing = Comparing(trial, attempt)
-    changed, claims = comparing.ordinary(), trial.card.mechanism is not None
+    changed = comparing.ordinary()
+    claims = trial.card.mechanism is not None
     module: Any = comparing.started(trial.form, trial.card)
     core = module.of_core if claims else None
     offered = module.offered(changed) if claims else changed
@@ -341,7 +346,10 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     rival = "eager" if trial.form == comparing.default and not claims else comparing.default
     ours = comparing.errors_of_form(rival, given, core, errors_of)
     first = next(iter(given.values()))
-    errors, reason, gave, factor = dict[str, float](), "", "", ""
+    errors = dict[str, float]()
+    reason = ""
+    gave = ""
+    factor = ""
     out_of_memory = False
     if claims:
         module.watched = []
@@ -452,7 +460,8 @@ def deviations(
             continue
         a, b = (values.gradients.get(name, zero) for values in (ours, expected))
         # under stress gradients cancel, and what is left of one is no measure of its terms
-        largest, size = most[name in of_tokens], b.abs().max()
+        largest = most[name in of_tokens]
+        size = b.abs().max()
         cancelled = attempt.aspect is not Aspect.RIGHT or bool(size <= VANISHED * largest)
         floor = 1.0 if cancelled else FLOOR
         found[f"d{name}"] = relative(a, b, torch.maximum(size, floor * largest))
@@ -523,7 +532,8 @@ def stressed(card: Card) -> Iterator[dict[str, str]]:
     for label, trial in usual_ones:
         usual_trial = replace(trial, config=card.config())
         for found in panel(usual_trial, of_form(usual_trial)):
-            worst, attempt = found.worst, found.attempt
+            worst = found.worst
+            attempt = found.attempt
             passed = "passed" if found.passes else "failed"
             error = found.errors.get(worst)
             said = f"{found.finding}: error {error:.1e} of {worst}" if worst else found.reason

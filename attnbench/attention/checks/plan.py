@@ -11,7 +11,8 @@ from attnbench.attention.core import LAYER, tensor_names
 from attnbench.records import Aspect, Attempt, Option
 from attnbench.records.selection import options_text
 
-WIDTH, HEADS = 128, 4  # where no race says others
+WIDTH = 128  # where no race says another
+HEADS = 4  # likewise
 # one token; odd lengths; whole blocks of 64; tails of 36 and of 1
 SHORT = (1, 17, 64, 100, 321)
 TOKENS = 512
@@ -19,8 +20,11 @@ LONGER = (1024, 4096, 16_384, 65_536)  # by which few need more memory than ther
 HEAD_WIDTHS = (64, 128)  # of most models
 UNEVEN = 96  # a head width that is no power of two, which tiles of kernels have to mask
 OTHER_HEADS = 8  # of which a quarter are two heads of keys, of four each
-GROUPS, GROUPED = "kv_heads", ((2, 6), (1, 4))  # heads of keys, and of queries: unequal numbers
-PADDED, BATCHES = 100, 3  # tokens and sequences of a masked attempt
+# heads of keys, and of queries: unequal numbers
+GROUPS = "kv_heads"
+GROUPED = ((2, 6), (1, 4))
+PADDED = 100  # tokens of a masked attempt
+BATCHES = 3  # its sequences
 REPEATED = 72  # tokens of the call that is repeated, and of no other
 
 
@@ -57,7 +61,8 @@ def affordable(trial: Trial, attempt: Attempt, most_flops: float = 2e10) -> bool
     long = replace(trial, width=attempt.width, heads=attempt.heads)
     w = long.workload(attempt.tokens, attempt.batch)
     form = trial.card.forms[trial.form]
-    work, elements = form.flops(trial.config, w).core, form.elements(trial.config, w)
+    work = form.flops(trial.config, w).core
+    elements = form.elements(trial.config, w)
     return work <= most_flops and elements <= 1 << 28
 
 

@@ -17,7 +17,9 @@ from attnbench.devices import is_out_of_memory, raise_device_failure
 from attnbench.errors import one_line
 from attnbench.records import Attempt, KernelFinding, PanelRow
 
-LEAST, MOST, LONGEST_S = 100, 2000, 1.5  # calls; time for those beyond the least
+LEAST = 100  # calls
+MOST = 2000
+LONGEST_S = 1.5  # for those beyond the least
 FRESH = 20  # calls with tensors that may get the memory of earlier ones
 WITHIN = 1e-3  # what parallel sums may differ by, relative to the largest output
 
@@ -39,7 +41,8 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Panel
         return comparing.evaluated(usual, tensors, module.of_core).output
 
     calls = Calls(module, given, ours)
-    finding, reason = KernelFinding.PASSED, ""
+    finding = KernelFinding.PASSED
+    reason = ""
     try:
         finding, reason = calls.same(min(left_s, LONGEST_S))
         for further in (calls.other_numbers, calls.fresh_tensors, calls.another_batch):

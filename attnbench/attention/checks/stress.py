@@ -15,7 +15,8 @@ from torch.nn.functional import normalize
 
 STRONG = -27.6  # the log of a decay of 1e-12
 MIXED = (-1e-6, -1e-4, -0.1, STRONG, -316.0)  # logs of decays, the last as in Qwen3.5
-BFLOAT16, MASKED = "in bfloat16", "masked"
+BFLOAT16 = "in bfloat16"
+MASKED = "masked"
 
 Change = Callable[[Tensor], Tensor]
 
@@ -74,7 +75,8 @@ def zeros(x: Tensor) -> Tensor:
     return x * kept
 
 
-USUAL, LONG = Stress("as usual"), Stress("long", decays(near_one))
+USUAL = Stress("as usual")
+LONG = Stress("long", decays(near_one))
 STRESSES = (
     Stress("keys 90 % alike", alike(0.9)),
     Stress("decays near 1", decays(near_one)),

@@ -93,8 +93,11 @@ def bf16_autocast_works_in_both_modes(trial: Trial) -> str:
     x = tokens(w, dtype=torch.float32).requires_grad_()
     leaves = {"x": x, **dict(module.named_parameters())}
     # it also rounds products of what narrow types keep in float32
-    allowed, device = 3 * trial.allowed(torch.bfloat16), x.device.type
-    expected, drawn, largest = None, None, 0.0
+    allowed = 3 * trial.allowed(torch.bfloat16)
+    device = x.device.type
+    expected = None
+    drawn = None
+    largest = 0.0
     for label, training in (("training", True), ("inference", False)):
         with torch.autocast(device, torch.bfloat16), torch.set_grad_enabled(training):
             y = same_draws(module, x)
@@ -172,7 +175,8 @@ def second(
 
 def by_differences(trial: Trial, subject: TrainedForm, along: Sequence[Tensor]) -> list[Tensor]:
     """The same from gradients at two points."""
-    leaves, ends = [*subject.leaves.values()], []
+    leaves = [*subject.leaves.values()]
+    ends = []
     for sign in (1, -1):
         moved(leaves, along, sign * STEP)
         loss = loss_of(subject.output(), leaves)
@@ -194,7 +198,8 @@ def by_equations(
     trial: Trial, subject: TrainedForm, along: Sequence[Tensor]
 ) -> list[Tensor] | None:
     """The same from the card's reference, which treats values that are held constant as such."""
-    module, reference = subject.call, trial.card.reference
+    module = subject.call
+    reference = trial.card.reference
     if reference is None:
         return None
     subject.output()
@@ -272,7 +277,8 @@ def strided_and_expanded_tensors_give_the_same(trial: Trial) -> None:
             same({"the output": y}, {"the output": copied}, view.__name__)
             same(ours, expected, view.__name__)
         y = subject.output()
-        repeated, columns = y.new_ones(()).expand_as(y), weights(y.mT).mT
+        repeated = y.new_ones(()).expand_as(y)
+        columns = weights(y.mT).mT
         for label, change in (("repeated", repeated), ("columns", columns)):
             ours, expected = (taken(subject, y, g) for g in (change, change.contiguous()))
             same(ours, expected, f"a gradient of the output as {label}")
@@ -303,7 +309,8 @@ def what_is_changed_in_place_raises(trial: Trial) -> None:
         expected = subject.gradients(subject.output())
         changed = {**subject.leaves, **({} if subject.mask is None else {"the mask": subject.mask})}
         for name, tensor in changed.items():
-            y, before = subject.output(), tensor.detach().clone()
+            y = subject.output()
+            before = tensor.detach().clone()
             with torch.no_grad():
                 tensor.logical_not_() if tensor.dtype == torch.bool else tensor.mul_(-1).add_(0.5)
             try:
@@ -326,7 +333,8 @@ def an_empty_batch_and_one_token_work(trial: Trial) -> None:
     """In both modes: the shape of x, and gradients, which are zero without sequences."""
     for batch, seq_len in ((0, 1), (0, LENGTH), (1, 1), (2, 1)):
         w = trial.workload(seq_len, batch)
-        module, x = trial.build(w), tokens(w).requires_grad_()
+        module = trial.build(w)
+        x = tokens(w).requires_grad_()
         label = f"B = {batch}, N = {seq_len}"
         with torch.no_grad():
             assert same_draws(module, x).shape == x.shape, f"{label}: another shape"

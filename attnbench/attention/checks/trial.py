@@ -110,7 +110,8 @@ def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Te
 
 def core_inputs(core: CoreAttention, w: Workload) -> list[Tensor]:
     generator = torch.Generator().manual_seed(4)
-    shapes, device = core.core_inputs(core.config, w), find(w.device).torch_name
+    shapes = core.core_inputs(core.config, w)
+    device = find(w.device).torch_name
     drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
     return [tensor.to(device) for tensor in drawn]
 

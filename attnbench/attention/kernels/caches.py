@@ -31,13 +31,16 @@ class Cache(NamedTuple):
 
     def added(self, k: Tensor, v: Tensor) -> "Cache":
         """The cache after further tokens [B, K, n, d], which are written into its buffers."""
-        start, end = self.length, self.length + k.shape[2]
+        start = self.length
+        end = self.length + k.shape[2]
         ring = self.k.shape[2] - self.fixed
         spans = (start, min(end, self.fixed)), (max(start, self.fixed, end - ring), end)
         for first, stop in spans:
             for token, slot, count in self.runs(first, stop):
-                kept, new = slice(slot, slot + count), slice(token - start, token - start + count)
-                self.k[:, :, kept], self.v[:, :, kept] = k[:, :, new], v[:, :, new]
+                kept = slice(slot, slot + count)
+                new = slice(token - start, token - start + count)
+                self.k[:, :, kept] = k[:, :, new]
+                self.v[:, :, kept] = v[:, :, new]
         return self._replace(length=end)
 
     def runs(self, first: int, stop: int) -> Iterator[tuple[int, int, int]]:
@@ -57,7 +60,8 @@ class Cache(NamedTuple):
 
     def numbers(self, count: int) -> tuple[Tensor, Tensor]:
         """Numbers of the last `count` tokens [count, 1], and of those in slots [slots]."""
-        last, ring = self.length - 1, max(1, self.k.shape[2] - self.fixed)
+        last = self.length - 1
+        ring = max(1, self.k.shape[2] - self.fixed)
         slot = torch.arange(min(self.length, self.k.shape[2]), device=self.k.device)
         query = torch.arange(self.length - count, self.length, device=self.k.device)
         return query[:, None], torch.where(slot < self.fixed, slot, last - (last - slot) % ring)
@@ -109,7 +113,8 @@ def read(
     q = q / q.shape[-1] ** 0.5
     logits = torch.cat([q @ k.mT for k, _ in pieces], -1)
     A = (logits + position).softmax(-1)
-    first, o = 0, torch.zeros_like(q)
+    first = 0
+    o = torch.zeros_like(q)
     for k, v in pieces:
         o = o + A[..., first : first + k.shape[2]] @ v
         first += k.shape[2]

@@ -69,7 +69,8 @@ class Convolution(Written):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, before, taps = ctx.saved_tensors
         W = len(taps)
-        both, d_taps = x.new_zeros(len(x), W - 1 + x.shape[1], x.shape[2]), torch.zeros_like(taps)
+        both = x.new_zeros(len(x), W - 1 + x.shape[1], x.shape[2])
+        d_taps = torch.zeros_like(taps)
         block = at_once(x)
         for start, rows in zip(range(0, x.shape[1], block), gradient.split(block, 1), strict=True):
             n = rows.shape[1]

@@ -41,7 +41,8 @@ from attnbench.attention.kernels.primitives import (
 BLOCK = 32  # keys whose decays are counted from one token
 STRONGEST = -35.0  # log of a decay: what leaves less counts as this; e^{16 · 35} is a float64
 LEFT = -40.0  # log of what a chunk leaves, beside which factors and products fit float32
-FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
+FADING_BLOCK = 128  # queries of `Fading` at a time
+FADING_GROUP = 32  # queries for one column
 GRID = 2.0**-10  # float32 adds multiples of it without rounding up to 2¹³
 
 
@@ -111,7 +112,9 @@ class ChannelProducts(Written):
     @staticmethod
     def forward(ctx: Any, y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
         b = g.clamp(min=STRONGEST).double().cumsum(-2)
-        C, dtype, working = y.shape[-2], g.dtype, working_type(g, b)
+        C = y.shape[-2]
+        dtype = g.dtype
+        working = working_type(g, b)
         growth, left, every = (*torch.empty(2, *b.shape, dtype=working, device=b.device), [])
         keys, *wide = (x.to(working) for x in (y, *rows))
         products = [x.new_empty(*x.shape[:-1], C) for x in rows]
@@ -132,17 +135,22 @@ class ChannelProducts(Written):
     @staticmethod
     def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
         y, g, growth, left, *others = ctx.saved_tensors
-        dtype, working, count = g.dtype, growth.dtype, len(changes) // 2
+        dtype = g.dtype
+        working = growth.dtype
+        count = len(changes) // 2
         keys, *rows = (x.to(working) for x in (y, *others[:count]))
-        dy, d_rows = d_left * left, [d * growth for d in changes[:count]]
+        dy = d_left * left
+        d_rows = [d * growth for d in changes[:count]]
         d_end = (keys * dy)[..., :-1, :].sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
         at_end = dy[..., -1, :].clone()
         dy[..., -1, :] = 0
         products = [change.tril(-1).to(working) for change in changes[count:]]
         for start, decays in zip(range(0, y.shape[-2], BLOCK), others[count:], strict=True):
-            part, later = slice(start, start + BLOCK), slice(start, None)
+            part = slice(start, start + BLOCK)
+            later = slice(start, None)
             own = decays[..., :BLOCK, :]
-            away, d_away = keys[..., part, :] / own, torch.zeros_like(own)
+            away = keys[..., part, :] / own
+            d_away = torch.zeros_like(own)
             for x, dx, change in zip(rows, d_rows, products, strict=True):
                 change = change[..., later, part]
                 d_away += change.mT @ (x[..., later, :] * decays)
@@ -193,8 +201,12 @@ class WeakDecays(Written):
     @staticmethod
     def forward(ctx: Any, g: Tensor, r: Tensor, q: Tensor, b: Tensor, k: Tensor) -> Any:
         growth = g.double().cumsum(-2).exp_().to(g.dtype)  # sums of logs lose no digits
-        shrunk, last = growth.reciprocal(), growth[..., -1:, :].clone()
-        r, q, b, k = r * growth, q * growth, b * shrunk, k * shrunk
+        shrunk = growth.reciprocal()
+        last = growth[..., -1:, :].clone()
+        r = r * growth
+        q = q * growth
+        b = b * shrunk
+        k = k * shrunk
         ctx.save_for_backward(growth, shrunk, r, q, b, k)
         return r, q, b, k, last, b * last, k * last
 
@@ -204,7 +216,8 @@ class WeakDecays(Written):
         dr, dq, db, dk, d_last, db_last, dk_last = changes
         last = growth[..., -1:, :]
         d_last = d_last + torch.addcmul(b * db_last, k, dk_last).sum(-2, keepdim=True)
-        db, dk = torch.addcmul(db, db_last, last), torch.addcmul(dk, dk_last, last)
+        db = torch.addcmul(db, db_last, last)
+        dk = torch.addcmul(dk, dk_last, last)
         d_sums = torch.addcmul(r * dr, q, dq)
         d_sums.addcmul_(b, db, value=-1).addcmul_(k, dk, value=-1)
         d_sums[..., -1:, :] += d_last * last
@@ -260,15 +273,20 @@ class Fading(Written):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, F: Tensor, mask: Tensor | None
     ) -> Tensor:
         N, d, outputs = *q.shape[2:], []
-        columns, wide = fading_columns(q.dtype), q.dtype.itemsize >= 4
+        columns = fading_columns(q.dtype)
+        wide = q.dtype.itemsize >= 4
         more = fading_width(d, q.dtype, q.device.type) - d
         past = additive(causal_mask(FADING_BLOCK, N, q.device), q.dtype)
         past = pad(past, (-N % 8, 0))  # as kernels of GPUs ask for
         reach = math.prod(vector_norm(widen(x), dim=-1).amax(-1) for x in (q, k)) * d**-0.5
         least = 2 * (math.log(torch.finfo(reach.dtype).eps) - reach)
-        first, last, factor = columns.total, more - columns.total, reading(d, q.dtype)
+        first = columns.total
+        last = more - columns.total
+        factor = reading(d, q.dtype)
         # three of a width, or torch uses a kernel that stores weights
-        q, k, v = pad(q, (first, last)), pad(k, (first, last)), pad(v, (0, more))
+        q = pad(q, (first, last))
+        k = pad(k, (first, last))
+        v = pad(v, (0, more))
         if factor != d**0.5:
             q *= factor / d**0.5
         k[..., 0] = 1
@@ -277,7 +295,8 @@ class Fading(Written):
             k[..., columns.coarse.stop] = steps - F
         read_fading(columns, factor, q, steps, wide)
         ctx.save_for_backward(steps, mask)
-        ctx.written, ctx.blocks = (k, least), []
+        ctx.written = (k, least)
+        ctx.blocks = []
         for start in range(0, N, FADING_BLOCK):
             end = min(start + FADING_BLOCK, N)
             write_fading(start, end, k, steps, mask, least, factor)
@@ -295,8 +314,10 @@ class Fading(Written):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (F, mask), (k, least) = ctx.saved_tensors, ctx.written
-        d, columns = gradient.shape[-1], fading_columns(k.dtype)
+        F, mask = ctx.saved_tensors
+        k, least = ctx.written
+        d = gradient.shape[-1]
+        columns = fading_columns(k.dtype)
         inner = slice(columns.total, columns.total + d)
         factor = reading(d, k.dtype)
         dq, dk, dv, dF = (torch.zeros_like(x) for x in (*(gradient,) * 3, F))
@@ -334,7 +355,8 @@ def read_fading(columns: Columns, factor: float, q: Tensor, F: Tensor, wide: boo
 
     Of wide types, F [B, H, N] is multiples of `GRID`.
     """
-    N, size = q.shape[2], columns.group
+    N = q.shape[2]
+    size = columns.group
     token = torch.arange(N, device=q.device)
     group = token % FADING_BLOCK // size
     reads = torch.arange(columns.groups, device=q.device) == group[:, None]
@@ -366,7 +388,8 @@ def write_fading(
     least:  [B, H], log weights below which a key is nothing
     factor: by which queries read the columns: with it no number may overflow
     """
-    fades, columns = F[..., :end, None], fading_columns(k.dtype)
+    fades = F[..., :end, None]
+    columns = fading_columns(k.dtype)
     own = pad(F[..., start:end], (0, start + FADING_BLOCK - end), mode="replicate")
     first, middle = (own[..., None, m :: columns.group] for m in (0, columns.group // 2))
     hidden = fades > first - least[..., None, None]

@@ -39,7 +39,8 @@ class Window:
     def __init__(
         self, N: int, allowed: Allowed, part: Sequence[Range], whole: Sequence[Range] = ()
     ) -> None:
-        self.N, self.allowed = N, allowed
+        self.N = N
+        self.allowed = allowed
         start = torch.arange(0, N, BLOCK)
         overlaps = [(a[..., None] < start + BLOCK) & (b[..., None] > start) for a, b in part]
         contains = [(a[..., None] <= start) & (b[..., None] >= start + BLOCK) for a, b in whole]
@@ -72,7 +73,9 @@ class Fused:
     """
 
     def __init__(self, window: Window, device: str) -> None:
-        used, full, self.allowed = window.used, window.full, window.allowed
+        used = window.used
+        full = window.full
+        self.allowed = window.allowed
         self.blocks = block_mask(window.N, self.allowed, used & ~full, full).to(device)
         # padding may hide any key
         self.padded = block_mask(window.N, self.allowed, used).to(device)
@@ -166,7 +169,8 @@ def read_chosen(
     q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None, C: int
 ) -> Tensor:
     """As `selection.read_chosen` for C > 1, by one kernel, which visits what any query reads."""
-    N, group = q.shape[2], q.shape[1] // choice.shape[1]
+    N = q.shape[2]
+    group = q.shape[1] // choice.shape[1]
 
     def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         reads = choice[b, h // group, i, j // C] | (i // C == j // C) & (j <= i)
@@ -179,7 +183,8 @@ def read_chosen(
 
 def visited(choice: Tensor, C: int) -> Tensor:
     """Pairs of blocks with a query that reads a key, [B, K, N, M] to [B, K, n, n]."""
-    unit, N = gcd(C, BLOCK), choice.shape[2]
+    unit = gcd(C, BLOCK)
+    N = choice.shape[2]
     rows = pad(choice, (0, 0, 0, -N % BLOCK)).unflatten(2, (-1, BLOCK)).any(3)
     units = rows.repeat_interleave(C // unit, -1)
     units = pad(units, (0, -units.shape[-1] % (BLOCK // unit)))

@@ -149,7 +149,8 @@ class ByQueries(Written):
 
     @staticmethod
     def forward(ctx: Any, part: Kernel, step: int, *tensors: Tensor) -> Tensor:
-        ctx.part, ctx.step = part, step
+        ctx.part = part
+        ctx.step = step
         ctx.save_for_backward(*tensors)
         return by_queries(part, step, *tensors)
 
@@ -194,7 +195,8 @@ class UnitNorm(Written):
         squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
         inverse = (squares + epsilon).rsqrt()
         ctx.save_for_backward(x, inverse)
-        ctx.epsilon, ctx.scale = epsilon, scale
+        ctx.epsilon = epsilon
+        ctx.scale = scale
         return x * (scale * inverse)
 
     @staticmethod
@@ -294,7 +296,8 @@ class Picked(Written):
         to_logits = a * (to_a - (a * to_a).sum(-1, keepdim=True))
         # who reads each row; numbers of few digits are sorted faster
         order = rows.flatten().to(torch.int16 if len(k) <= 2**15 else torch.int32).argsort()
-        readers, counts = order // rows.shape[1], rows.flatten().bincount(minlength=len(k))
+        readers = order // rows.shape[1]
+        counts = rows.flatten().bincount(minlength=len(k))
         starts = counts.cumsum(0) - counts
         to_k = row_sums(q, readers, to_logits.flatten()[order], starts)
         to_v = row_sums(grad, readers, a.flatten()[order], starts)
@@ -330,7 +333,8 @@ def signed_argmax(x: Tensor) -> Tensor:
     The last bits of |x|, which rounding fills anyway, hold the index: `amax` takes a tenth of the
     time of `argmax`.
     """
-    n, wide = x.shape[-2], widen(x)
+    n = x.shape[-2]
+    wide = widen(x)
     bits = wide.view(torch.int32 if wide.dtype == torch.float32 else torch.int64)
     index = torch.arange(n, device=x.device, dtype=bits.dtype)[:, None]
     size = bits & torch.iinfo(bits.dtype).max - (n - 1)  # without the sign

@@ -135,7 +135,8 @@ def delta_flops(
     """
     if chunk is None or seq_len == 1:
         return 6 * heads * seq_len * dk * dv
-    near, both = pairs(seq_len, chunk), dk + dv
+    near = pairs(seq_len, chunk)
+    both = dk + dv
     products = channel_products_flops(seq_len, chunk, 2, dk) if by_row else 4 * near * dk
     solved = products + near * both + 2 * (near + seq_len * dk) * both
     states = -(-seq_len // chunk) * dk + seq_len
@@ -257,7 +258,8 @@ def sums(g: Tensor, C: int) -> Tensor:
 def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """q and k [n, B, K, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
     groups = S.shape[1:4:2]  # K, R
-    v, G = v.unflatten(2, groups), G.unflatten(2, groups)  # [n, B, K, R, C, ...]
+    v = v.unflatten(2, groups)  # [n, B, K, R, C, ...]
+    G = G.unflatten(2, groups)
     growth, left = (x.to(v.dtype).exp() for x in (G, G[..., -1:] - G))
     A = (q @ k.mT)[:, :, :, None] * DecayRatio.apply(G, v.dtype)  # [n, B, K, R, C, C]
     kept = v * left[..., None]
@@ -286,7 +288,8 @@ def delta_chunks(
 
     `decays` are G [n, B, H, C], or g [n, B, H, C, dk] if every row of S has its own.
     """
-    u, r = beta[..., None] * v, beta[..., None] * k
+    u = beta[..., None] * v
+    r = beta[..., None] * k
     if decays.dim() == 5:
         k, last, r, q, L, A = channel_products(k, decays, r, q)
     else:
@@ -294,7 +297,10 @@ def delta_chunks(
         exponents = decays, decays[..., -1:] - decays
         growth, left = (x.to(u.dtype).exp()[..., None] for x in exponents)
         L, A = (x @ k.mT * gamma for x in (r, q))
-        k, last, r, q = k * left, growth[..., -1:, :], r * growth, q * growth
+        k = k * left
+        last = growth[..., -1:, :]
+        r = r * growth
+        q = q * growth
     o, S = Solved.apply(S, L, A, torch.cat([u, r], -1), q, k, last)
     return o, S
 
@@ -305,7 +311,8 @@ def dplr_chunks(
     """g, q, k, b and r [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
     r, q, b, k, last, b_last, k_last = WeakDecays.apply(g, r, q, b, k)
     past = torch.ones(*q.shape[-2:-1] * 2, dtype=q.dtype, device=q.device).tril()
-    L, A = r @ b.mT, q @ b.mT * past
+    L = r @ b.mT
+    A = q @ b.mT * past
     right = torch.cat([(r @ k.mT * -past.tril(-1)) @ v, r], -1)
     added = (q @ k.mT * past) @ v, k_last.mT @ v
     o, S = Solved.apply(S, L, A, right, q, b_last, last, *added)

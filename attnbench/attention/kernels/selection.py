@@ -167,7 +167,8 @@ def read_next(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, count: int, C: in
     allowed = allowed_tokens(choice, S - 1, S, C).expand(B, K, 1, S)
     tokens = torch.nonzero_static(allowed, size=B * K * n)[:, -1].view(B, K, n, 1)
     tokens = tokens.expand(-1, -1, -1, d)
-    k, v = k.gather(2, tokens), v.gather(2, tokens)
+    k = k.gather(2, tokens)
+    v = v.gather(2, tokens)
     A = (q.view(B, K, -1, d) / d**0.5 @ k.mT).softmax(-1)
     return (A @ v).view_as(q)
 
@@ -179,8 +180,12 @@ def read_chosen(
 
     A mask is [B, N]; `first` is a multiple of C.
     """
-    N, K, shares, more = q.shape[2], k.shape[1], choice.shape[1], -q.shape[2] % C
-    q, choice = q[:, :, first:], choice[:, :, first:]
+    N = q.shape[2]
+    K = k.shape[1]
+    shares = choice.shape[1]
+    more = -q.shape[2] % C
+    q = q[:, :, first:]
+    choice = choice[:, :, first:]
     q = pad(q, (0, 0, 0, more)).unflatten(1, (shares, K // shares, -1)).transpose(3, 4)
     q = q.contiguous()  # or each selection of rows would copy it
     k, v = (pad(t, (0, 0, 0, more)).unflatten(1, (shares, -1)).flatten(0, 1) for t in (k, v))
@@ -211,11 +216,13 @@ class ChosenBlocks(Written):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:
         choice, bias, C = others
         own, own_lse = attend(by_block(q, C), *own_blocks(k, v, bias, q.shape[2], C), True)
-        o, lse = widen(by_token(own, q)), by_token(own_lse[..., None], q)
+        o = widen(by_token(own, q))
+        lse = by_token(own_lse[..., None], q)
         for p, rows, keys in readers(choice, C):
             block = k[p, None, :, keys], v[p, None, :, keys], key_bias(bias, p, keys)
             part, found = attend(as_rows(q, p, rows), *block, False)
-            merged, before = o[p].index_select(1, rows), lse[p].index_select(1, rows)
+            merged = o[p].index_select(1, rows)
+            before = lse[p].index_select(1, rows)
             found = found.view_as(before)
             merged.lerp_(part.view_as(merged).to(o.dtype), (found - before).sigmoid_())
             o[p].index_copy_(1, rows, merged)
@@ -228,13 +235,17 @@ class ChosenBlocks(Written):
     @staticmethod
     def backward(ctx: Any, d_o: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, o, lse, choice, bias = ctx.saved_tensors
-        C, d_o = ctx.C, d_o.contiguous()
+        C = ctx.C
+        d_o = d_o.contiguous()
         d_own, own, own_lse = (by_block(t, C) for t in (d_o, o, lse))
         n = q.shape[2]
         own_k, own_v, there = own_blocks(k, v, bias, n, C)
-        read, merged = (by_block(q, C), own_k, own_v), (own, own_lse.squeeze(-1))
+        read = (by_block(q, C), own_k, own_v)
+        merged = (own, own_lse.squeeze(-1))
         dq, *owned = attend_backward(d_own, *read, there, *merged, True)
-        dq, dk, dv = by_token(dq, q), torch.zeros_like(k), torch.zeros_like(v)
+        dq = by_token(dq, q)
+        dk = torch.zeros_like(k)
+        dv = torch.zeros_like(v)
         for total, change in zip((dk, dv), owned, strict=True):
             total[:, :, -n:] = change.sum(1).view_as(total[:, :, -n:])
         for p, rows, keys in readers(choice, C):
@@ -282,7 +293,8 @@ def own_blocks(
     k: Tensor, v: Tensor, bias: Tensor | None, n: int, C: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The blocks of the last n tokens of k, v [P, S, N, d] and a bias [P, N] or None, by block."""
-    k, v = k[:, :, -n:], v[:, :, -n:]
+    k = k[:, :, -n:]
+    v = v[:, :, -n:]
     if bias is not None:
         bias = bias[:, None, -n:].expand(k.shape[:3]).unflatten(2, (-1, C)).flatten(0, 2)
         bias = bias[:, None, None]  # [P S M, 1, 1, C]

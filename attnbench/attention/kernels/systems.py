@@ -39,10 +39,12 @@ class Solved(Written):
         AU, AW = (A @ UW).split([dv, dk], -1)
         TU, TW = (b.mT @ UW).split([dv, dk], -1)
         if added:
-            AU, TU = AU + added[0], TU + added[1]
+            AU = AU + added[0]
+            TU = TU + added[1]
         factor = -TW
         factor.diagonal(0, -2, -1).add_(last.squeeze(-2))
-        reads, sequences = q - AW, S.flatten(0, 1)  # [B H, dk, dv]
+        reads = q - AW
+        sequences = S.flatten(0, 1)  # [B H, dk, dv]
         before, S = carried(torch.baddbmm, TU.flatten(1, 2), factor.flatten(1, 2), sequences)
         o = torch.baddbmm(AU.flatten(0, 2), reads.flatten(0, 2), before.flatten(0, 1))
         ctx.save_for_backward(L, A, UW, reads, b, before.view(TU.shape), factor)
@@ -51,19 +53,23 @@ class Solved(Written):
     @staticmethod
     def backward(ctx: Any, do: Tensor, dS: Tensor) -> tuple[Tensor | None, ...]:
         L, A, UW, reads, b, before, factor = ctx.saved_tensors
-        d_before, after = (reads.mT @ do).flatten(1, 2), [dS.flatten(0, 1)]
+        d_before = (reads.mT @ do).flatten(1, 2)
+        after = [dS.flatten(0, 1)]
         for d, f in zip(reversed(d_before), reversed(factor.flatten(1, 2)), strict=True):
             after.append(torch.baddbmm(d, f.mT, after[-1]))
         dS = after.pop().view(dS.shape)
         d_after = torch.stack(after[::-1]).view(before.shape)
         del d_before, after  # or they are part of the peak
-        d_reads, d_factor = do @ before.mT, d_after @ before.mT
-        dA_UW, dT_UW = torch.cat([do, -d_reads], -1), torch.cat([d_after, -d_factor], -1)
+        d_reads = do @ before.mT
+        d_factor = d_after @ before.mT
+        dA_UW = torch.cat([do, -d_reads], -1)
+        dT_UW = torch.cat([d_after, -d_factor], -1)
         d_last = d_factor.diagonal(0, -2, -1)[..., None, :].clone()
         del d_factor
         d_UW = A.mT @ dA_UW
         d_UW.flatten(0, 2).baddbmm_(b.flatten(0, 2), dT_UW.flatten(0, 2))
-        dA, db = dA_UW @ UW.mT, UW @ dT_UW.mT
+        dA = dA_UW @ UW.mT
+        db = UW @ dT_UW.mT
         del dA_UW, dT_UW
         d_right = torch.linalg.solve_triangular(
             L, d_UW.mT, upper=False, left=False, unitriangular=True

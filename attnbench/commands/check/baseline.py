@@ -99,7 +99,8 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> CheckReport:
 
     Raises `UsageError` if the file holds no case, `CannotRun` or `StoreError`.
     """
-    kept, root = load(path), repository.top(Path.cwd())
+    kept = load(path)
+    root = repository.top(Path.cwd())
     if not (cases := stored_cases(kept, root)):
         raise UsageError(f"'{path}' has no case")
     with runner.within(plan.budget_s):

@@ -103,7 +103,8 @@ class Benchmark:
     def __init__(self, item: pytest.Item, disabled: bool) -> None:
         callspec = getattr(item, "callspec", None)
         mark = item.get_closest_marker(FIXTURE)
-        self.name, self.fullname = item.name, item.nodeid
+        self.name = item.name
+        self.fullname = item.nodeid
         self.param: str | None = callspec.id if callspec else None
         self.params: Mapping[str, Any] | None = callspec.params if callspec else None
         self.group: str | None = mark.kwargs.get("group") if mark else None
@@ -144,7 +145,9 @@ class Benchmark:
             raise ValueError("with a setup, iterations is 1")
         self.is_used = True
         if self.disabled:
-            warmup_rounds, rounds, iterations = 0, 1, 1
+            warmup_rounds = 0
+            rounds = 1
+            iterations = 1
         taken = list[float]()
         result = None
         for _ in range(warmup_rounds + rounds):

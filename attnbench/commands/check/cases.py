@@ -15,7 +15,9 @@ from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shel
 from attnbench.records.messages import Compared, Failure, Weighed
 from attnbench.records.modes import BOTH
 
-BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
+BASE = "base"
+HEAD = "head"
+AGAIN = "again"  # base a second time
 SIDES = (BASE, HEAD, AGAIN)  # of a race
 MISSING = "missing"  # outcome on a side that lacks the mechanism or form
 
@@ -23,7 +25,8 @@ MOST_TOKENS = 1 << 16
 VERDICT_S = 20.0  # of samples per verdict; longer iterations get fewer rounds
 FEWEST_ROUNDS = 4
 PAIRS_OF_ALL = 10  # pairs of every case, that a budget should be enough for
-START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
+START_S = 0.15  # of a process
+WARM = 6  # iterations before its first sample
 
 Trees: TypeAlias = dict[str, Path]  # of each side
 Visit: TypeAlias = Mapping[str, tuple[float, ...]]  # seconds of one iteration, by side
@@ -201,7 +204,8 @@ class CheckedCase:
         known = (self.counted[side].case for side in (HEAD, BASE) if side in self.counted)
         if label := next(filter(None, known), ""):
             return label
-        form, options = self.asked.form or "default", self.asked.options
+        form = self.asked.form or "default"
+        options = self.asked.options
         return str(Case(mechanism=self.name, form=form, options=options, workload=self.workload))
 
     @property

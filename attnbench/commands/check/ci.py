@@ -41,7 +41,8 @@ def bmf(report: CheckReport) -> bytes:
     cases = defaultdict[str, dict[str, dict[str, float]]](dict)
     for finding in report.findings:
         if finding.head is not None:
-            metric, timed = finding.metric, finding.metric == TIME
+            metric = finding.metric
+            timed = finding.metric == TIME
             name = "latency" if timed else TABLE[metric].name or metric
             value = 1e9 * finding.head if timed else finding.head
             cases[LABEL.sub(r"\1/\3/N\2", finding.case)][name] = {"value": value}
@@ -106,7 +107,8 @@ def _result(finding: Finding, strict: bool, is_error: bool) -> str:
 
 
 def _test_case(suite: ET.Element, finding: Finding, result: str) -> None:
-    name, text = clean(f"{finding.case} {finding.metric}"), clean(sentence(finding))
+    name = clean(f"{finding.case} {finding.metric}")
+    text = clean(sentence(finding))
     case = ET.SubElement(suite, "testcase", classname=clean(finding.mechanism), name=name)
     element = ET.SubElement(case, result)
     if result != "skipped":

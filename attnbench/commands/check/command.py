@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from attnbench.commands.check.cases import CheckPlan
     from attnbench.commands.check.finding import CheckReport
 
-AGAINST, JUDGE = "What to compare with", "How to judge"
+AGAINST = "What to compare with"
+JUDGE = "How to judge"
 FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
 MODELS = shared_option(
     "models",
@@ -162,7 +163,8 @@ def planned(given: Mapping[str, Any]) -> "CheckPlan":
     """The plan of the options. Raises `UsageError`."""
     from attnbench.commands.check.cases import CheckPlan
 
-    kind, share = choose(given["device"]), given["threshold"]
+    kind = choose(given["device"])
+    share = given["threshold"]
     typed = read({name: given[name] for name in ("lengths", "level", "mode", "budget")})
     return CheckPlan(
         lengths=typed["lengths"],

@@ -30,7 +30,8 @@ from attnbench.records.metrics import COUNTED, TABLE, TIME
 from attnbench.records.units import many, percent
 
 # metrics of findings, besides the keys of `records.metrics.TABLE`; outputs only where they differ
-RUNS, OUTPUTS = "runs", "outputs"
+RUNS = "runs"
+OUTPUTS = "outputs"
 
 RARELY = 0.05  # of the periods of a quota
 LEAST_MINUTES_S = 150.0  # from which a budget is advised in whole minutes
@@ -256,7 +257,8 @@ class CheckReport:
 
 def reported(report: CheckReport, looks: Looks) -> CheckReport:
     """The report with the findings and conditions of what was measured."""
-    plan, due = looks.plan, looks.due
+    plan = looks.plan
+    due = looks.due
     times = [case.views(plan.threshold) for case in due]
     floors = [typical.floor for typical, _ in times if len(typical.again) >= rule.FEWEST]
     sides = ((case, *map(case.counted.__getitem__, (BASE, HEAD))) for case in looks.cases)
@@ -299,7 +301,8 @@ def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding
         return
     yield from computed(case)
     for name in COUNTED:
-        a, b = base.values.get(name), head.values.get(name)
+        a = base.values.get(name)
+        b = head.values.get(name)
         if a is not None or b is not None:
             verdict = count_verdict(a, b, TABLE[name])
             yield Finding(
@@ -377,7 +380,9 @@ def judged(
     if far is not None:
         # the interval of so few pairs would say nothing
         logs = views[0].first + views[0].second
-        ratio, low, high = math.exp(sum(logs) / len(logs)), None, None
+        ratio = math.exp(sum(logs) / len(logs))
+        low = None
+        high = None
         reason = f"in each sample of {many(len(logs), 'pair')}; {rule.UNCONFIRMED}"
     elif answer is CheckAnswer.NOT_KNOWN and len(views[0].first) < rule.FEWEST:
         reason = "no time was left"

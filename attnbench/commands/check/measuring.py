@@ -40,9 +40,11 @@ from attnbench.running.process import Process
 from attnbench.running.race import Entry, Round, Turns
 
 COUNT_TIMEOUT_S = 300.0
-LEAST_TIMEOUT_S, PATIENCE = 60.0, 50.0  # of a visit: at least, and times its expected time
+LEAST_TIMEOUT_S = 60.0  # of a visit
+PATIENCE = 50.0  # times its expected time
 MARGIN = 1.2  # of the time that undecided cases are expected to need: others need more than that
-WARMUP_S, FAULTING_S = 0.05, 0.25  # of a case, at most: in all, and while pages fault
+WARMUP_S = 0.05  # of a case, at most
+FAULTING_S = 0.25  # of it, at most, while pages fault
 FAR = 4.0  # times base, from which head decides how long samples are
 
 
@@ -97,7 +99,8 @@ class Failed(Exception):
     """One side did not run in a race."""
 
     def __init__(self, side: str, counted: Counted) -> None:
-        self.side, self.counted = side, counted
+        self.side = side
+        self.counted = counted
         super().__init__(f"{counted.outcome} on {side}: {counted.reason}")
 
 
@@ -241,7 +244,8 @@ class Looks:
         self.needs: dict[CheckedCase, Need] = {}
         self.usual: dict[Statistic, float] = {}  # spread of the pairs of all cases
         self.trees = {**trees, AGAIN: trees[BASE]}
-        self.draw, self.begun = random.Random(0), time.monotonic()
+        self.draw = random.Random(0)
+        self.begun = time.monotonic()
         self.stopped_before = stops()  # by a CPU quota
         self.expected_s = self.took_s = 0.0  # of all visits so far
         self.passed_s = 0.0  # of the budget, when the last visit ended
@@ -359,7 +363,8 @@ class Looks:
             try:
                 if case not in self.races:
                     self.races[case] = self.sized(case, processes)
-                race, begun = self.races[case], time.monotonic()
+                race = self.races[case]
+                begun = time.monotonic()
                 try:
                     case.looks[stage].append(race.run(processes))
                     case.waits |= bool(race.waiting)
@@ -381,7 +386,8 @@ class Looks:
         """The race of a case, with a batch such that iterations last as planned."""
         once = TreeRace(builds=dict.fromkeys((BASE, HEAD), build_of(case)))
         taken = once.run(processes)
-        base_s, head_s = min(taken[BASE]), min(taken[HEAD])
+        base_s = min(taken[BASE])
+        head_s = min(taken[HEAD])
         # where head takes far longer, a sample of it would else take as many times as long
         batch_s = head_s if head_s > FAR * base_s else base_s
         if case.workload is not None:

@@ -45,7 +45,8 @@ class Origins:
     def shared(self, files: Iterable[str]) -> str:
         """What base ran of head's tree, in words."""
         loaded = [Path(file) for file in files]
-        own, other = self.trees[BASE], self.trees[HEAD]
+        own = self.trees[BASE]
+        other = self.trees[HEAD]
         of_head = [file for file in loaded if within(file, other) and not within(file, own)]
         if of_head:
             names = few([file.relative_to(other) for file in of_head], 3)
@@ -60,7 +61,8 @@ class Origins:
 
     def lacking(self, files: Iterable[str]) -> str:
         """What head loaded of its tree that base has no file for, though no change added it."""
-        head, base = self.trees[HEAD], self.trees[BASE]
+        head = self.trees[HEAD]
+        base = self.trees[BASE]
         own = [Path(f).relative_to(head) for f in files if within(Path(f), head)]
         absent = [path.as_posix() for path in own if not (base / path).exists()]
         for path in absent:

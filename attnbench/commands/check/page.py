@@ -100,7 +100,8 @@ def sentence(finding: Finding) -> str:
     """One finding in one line."""
     if finding.metric not in TABLE:
         return f"{clean(finding.case)}: {clean(finding.why)}"
-    metric, values = TABLE[finding.metric], " to ".join(_values(finding))
+    metric = TABLE[finding.metric]
+    values = " to ".join(_values(finding))
     parts = [f"{clean(finding.case)}: {metric.label} {label(finding)}"]
     if ratio := change_of(finding):
         parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)

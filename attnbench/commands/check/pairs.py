@@ -30,7 +30,8 @@ FIRST_SHARE = 0.5
 PRIOR = 4.0
 USUAL = 0.01  # spread of a pair's log ratio on a shared machine, until something is measured
 # standard errors from 0 beyond which a change is likely; of few pairs more, since tails are heavy
-LIKELY, LIKELY_OF_FEW = 3.0, 6.0
+LIKELY = 3.0
+LIKELY_OF_FEW = 6.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +108,8 @@ def spread_of(view: View) -> tuple[float, int]:
 
     Those of each look count about their mean, those of base against base about 0.
     """
-    total, freedom = sum(log * log for log in view.again), len(view.again)
+    total = sum(log * log for log in view.again)
+    freedom = len(view.again)
     for look in (view.first, view.second):
         if len(look) > 1:
             middle = sum(look) / len(look)
@@ -149,7 +151,8 @@ def probable(logs: Logs, spread: float) -> float:
 
 def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> tuple[bool, float]:
     """Whether a case has probably changed, and by how much, a log ratio without sign."""
-    size, changed = 0.0, False
+    size = 0.0
+    changed = False
     for view in views:
         logs = view.first + view.second
         if not logs:

@@ -33,7 +33,8 @@ DISTRIBUTED = pytest.StashKey[bool]()
 PASSES = pytest.StashKey[bool]()  # whether any test that is to be timed has passed
 COMPARISON = pytest.StashKey["ComparedTests"]()
 PROBLEM = pytest.StashKey[str]()  # why a file for a job on GitHub could not be written
-BASE_OPTION, BUDGET_OPTION = "--attnbench-base", "--attnbench-budget"
+BASE_OPTION = "--attnbench-base"
+BUDGET_OPTION = "--attnbench-budget"
 STRICT_OPTION = "--attnbench-strict"
 FOREVER_S = 1e9
 # of plug-ins, by the name that they register under: what makes a measuring run quick and quiet
@@ -105,7 +106,8 @@ class Place:
         from attnbench.errors import UsageError
 
         given = config.invocation_params
-        rootdir, folder = config.rootpath.resolve(), Path(given.dir).resolve()
+        rootdir = config.rootpath.resolve()
+        folder = Path(given.dir).resolve()
         if not rootdir.is_relative_to(root):
             raise UsageError(
                 f"pytest's root {rootdir} is outside the repository {root} of {BASE_OPTION}; give"

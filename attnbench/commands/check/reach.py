@@ -47,7 +47,8 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
 
     Raises `CannotRun` and `OverBudget`.
     """
-    reached, covered = dict[str, Sequence[str]](), dict[str, set[str]]()
+    reached = dict[str, Sequence[str]]()
+    covered = dict[str, set[str]]()
     names = {name for tree in trees.values() for name in contained(tree)} if changes else set()
     for name in sorted(names):
         runner.observe(f"asking what {name} loads")

@@ -47,7 +47,8 @@ MAX_USABLE_LIMIT = 0.05
 # A difference that shows in every pair needs no interval: the slower side's fastest sample takes
 # this many times as long as the other's slowest one. Where a process lies in memory changes its
 # times by 5 %, and base against base must lie apart too. Of a single pair more is asked.
-EVIDENT, EVIDENT_ALONE = 2.0, 10.0
+EVIDENT = 2.0
+EVIDENT_ALONE = 10.0
 
 UNCONFIRMED = "no time was left to confirm"
 
@@ -181,7 +182,8 @@ class View:
         if self.is_suspect:
             refuted = "suspected at first; a second measurement does not confirm it"
             return UNCONFIRMED if self.lacks_second else refuted
-        limit, known = percent(math.expm1(self.limit)), effect(self.first + self.second)
+        limit = percent(math.expm1(self.limit))
+        known = effect(self.first + self.second)
         if known.excludes_zero:
             return f"there is a change, but it need not exceed the limit of {limit}"
         if not math.isfinite(known.high):
@@ -256,7 +258,8 @@ def judge(cases: Sequence[Sequence[View]]) -> list[Ruling]:
 def _judged(views: Sequence[View], called: Sequence[View]) -> Ruling:
     """The ruling from both statistics of a case, and those of which the change is called."""
     if called:
-        typical, average = called[0], called[-1]
+        typical = called[0]
+        average = called[-1]
         gap = effect([a - t for a, t in zip(average.second, typical.second, strict=True)])
         differs = gap.excludes_zero and abs(gap.point) > math.log1p(typical.threshold)
         shown = average if differs else typical

@@ -75,10 +75,12 @@ def read_claims(text: str, name: str) -> tuple[Claim, ...]:
 
     Raises `UsageError` with the line that cannot be read, and what was expected there.
     """
-    rows, claims = csv.DictReader(io.StringIO(text, newline="")), dict[str, Claim]()
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    claims = dict[str, Claim]()
     try:
         for row in rows:
-            check, texts = read_check(row), {key: row.get(key, "") for key in TEXTS}
+            check = read_check(row)
+            texts = {key: row.get(key, "") for key in TEXTS}
             claims.setdefault(row["id"], Claim(texts, [])).checks.append(check)
     except (ValueError, csv.Error) as error:
         raise UsageError(f"{name}, line {rows.line_num}: {error}") from error
@@ -113,7 +115,8 @@ def _range(text: str, alone: Callable[[float], tuple[float, float]]) -> Range:
     rest = text.removeprefix("longest").strip()
     sign = rest[:2] if rest[:2] in ("<=", ">=") else ""
     first, dots, last = (rest or "1..1e9").removeprefix(sign).partition("..")
-    low, high = float(first), float(last or first)
+    low = float(first)
+    high = float(last or first)
     if not 0 < low <= high < inf or (sign and dots):
         raise ValueError
     if not dots:
@@ -128,7 +131,8 @@ def _alone(predicate: str, number: float) -> tuple[float, float]:
     if predicate == "exponent":
         return number - ALLOWED, number + ALLOWED
     # a claimed gain is not reproduced by a loss
-    least, most = float(number > 1), 1.0 if number < 1 else inf
+    least = float(number > 1)
+    most = 1.0 if number < 1 else inf
     return max(number / FACTOR, least), min(number * FACTOR, most)
 
 

@@ -85,7 +85,8 @@ class ClaimCheck:
     @property
     def label(self) -> str:
         """What the number behind an answer is called."""
-        name, mode = TABLE[self.check.quantity].name, self.plan.mode
+        name = TABLE[self.check.quantity].name
+        mode = self.plan.mode
         if self.check.predicate == "exponent":
             return f"exponent of {name} of {self.a}, {mode}"
         return f"{name} of {self.a} over {self.b}, {mode}"
@@ -228,7 +229,9 @@ def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> LogCurve
 
     Of a single round the error of times is not known.
     """
-    mode, x, y = str(a["mode"].iloc[0]), str(a["series"].iloc[0]), str(b["series"].iloc[0])
+    mode = str(a["mode"].iloc[0])
+    x = str(a["series"].iloc[0])
+    y = str(b["series"].iloc[0])
     curve = cost_curve(a, check.quantity).minus(cost_curve(b, check.quantity))
     if check.quantity == TIME:
         curve, _ = analysis.ratios.in_turns(curve, x, y, mode)

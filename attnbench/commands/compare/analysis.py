@@ -138,7 +138,9 @@ def differences(*sweeps: Sweep) -> tuple[str, ...]:
 
 def _row(key: str, a: Row, b: Row) -> Row | None:
     """First, second and their ratio; where one is missing, the reason; None if both are."""
-    metric, first, second = TABLE[key], float(a.get(key, nan)), float(b.get(key, nan))
+    metric = TABLE[key]
+    first = float(a.get(key, nan))
+    second = float(b.get(key, nan))
     unlike = key == MEMORY and a.get("filled") != b.get("filled")  # a filled state had no prompt
     if unlike or (isnan(first) and isnan(second)):
         return None
@@ -157,6 +159,7 @@ def _row(key: str, a: Row, b: Row) -> Row | None:
     se = df = nan
     if {case.get("interval_kind") for case in (a, b)} == {IntervalKind.ROUNDS}:
         *_, error, freedom = metric.estimate
-        se, df = hypot(a[error], b[error]), min(a[freedom], b[freedom])
+        se = hypot(a[error], b[error])
+        df = min(a[freedom], b[freedom])
     found = from_log(log(ratio), se, df)
     return row | {"low": found.low, "high": found.high, "p": p_value(log(ratio), se, df)}

@@ -89,7 +89,9 @@ def _concluded(plan: ModePlan, rows: tuple[Row, Row], value: Value, more_time: s
     untimed = [row for row in rows if isnan(row[TIME])]
     signs = [f"{row['series']} {row['suspect']}" for row in rows if row["suspect"]]
     signs += [f"{row['series']}: {SHOWS_LAUNCHES}" for row in rows if row["shows_launches"]]
-    answer, reason, option = Answer.NOT_KNOWN, "", ""
+    answer = Answer.NOT_KNOWN
+    reason = ""
+    option = ""
     if untimed:
         endings = [plan.endings[str(row["series"]), at[0]] for row in untimed]
         reason = "; ".join(f"{row['series']}: {row['reason']}" for row in untimed)

@@ -15,7 +15,8 @@ from attnbench.report.styles import SUSPECT
 
 def title(levels: Sequence[LevelCosts]) -> str:
     """`B = 2, N = 3,072, D = 256, H = 16; inference, float32, cpu`."""
-    a, b = levels[-1].a, levels[-1].b
+    a = levels[-1].a
+    b = levels[-1].b
     sizes = f"B = {a['batch']}, N = {units.count(a['seq_len'])}, D = {a['width']}, H = {a['heads']}"
     causal = "".join(f", {row['series']} causal" for row in (a, b) if row["causal"])
     return f"{sizes}; {a['mode']}, {a['dtype']}, {a['device']}{causal}"

@@ -39,7 +39,8 @@ JUDGING = "attnbench.commands.judge.worker"  # the module of its processes
 LIMIT_S = 900.0  # of all attempts, without a budget
 PANEL = 0.5  # share of the budget that attempts may take; the race gets the rest
 # an attempt may take this many times the longest before it, and at least
-OVERTIME, AT_LEAST_S = 50.0, 10.0
+OVERTIME = 50.0
+AT_LEAST_S = 10.0
 TOO_LONG = 10.0  # times what an attempt was expected to take, after which it hangs
 HANGS = 2  # attempts without an answer, after which no more are made
 
@@ -198,7 +199,8 @@ class Judging:
 
     def verdict(self, observe: Callable[[Progress], None]) -> KernelVerdict:
         """What is found of it. Raises `CannotRun` where it cannot be judged."""
-        own, first = self.question.own, self.request
+        own = self.question.own
+        first = self.request
         self.announce(f"trying how {own.form} is called")
         kernel = self.fitted()
         attempts = Attempts(self, kernel)
@@ -234,7 +236,8 @@ class Judging:
 
     def fitted(self) -> Kernel:
         """How the function is called. Raises `CannotRun`."""
-        own, first = self.question.own, self.request
+        own = self.question.own
+        first = self.request
         limit_s = min(LIMIT_S, self.left_s)
         question = Fit(
             mechanism=own.name,
@@ -283,7 +286,8 @@ class Judging:
         self, found: KernelVerdict, kernel: Kernel, observe: Callable[[Progress], None]
     ) -> KernelVerdict:
         """The verdict with a race at the lengths that are to be `raced`."""
-        own, mechanism = self.question.own, self.question.mechanism
+        own = self.question.own
+        mechanism = self.question.mechanism
         raced = replace(own, options=tuple(sorted(kernel.options.items())))
         causal = kernel.modes[0]
         graded = graded_lengths(found.rows, causal)
@@ -429,7 +433,8 @@ class Attempts:
 
     def asked(self, process: Process, attempt: Attempt, limit_s: float) -> Attempted | Failure:
         """The answer of a process about an attempt."""
-        own, first = self.judging.question.own, self.judging.request
+        own = self.judging.question.own
+        first = self.judging.request
         options: dict[str, Option] = {**dict(own.options), **self.kernel.options}
         question = MakeAttempt(
             mechanism=own.name,
@@ -450,7 +455,8 @@ class Attempts:
         if row.tried:
             self.longest_s = max(self.longest_s, row.took_s)
         if beyond(row.attempt) or row.attempt.inputs == "as usual":
-            self.raced_s, self.raced_work = row.took_s, work(row.attempt)
+            self.raced_s = row.took_s
+            self.raced_work = work(row.attempt)
 
     def affordable(self, attempt: Attempt) -> tuple[Attempt, str]:
         """The attempt, perhaps without gradients, and why it is not made, or nothing."""

@@ -334,7 +334,9 @@ def faster_in(conclusion: Conclusion, alike_within: float, more_time: str) -> st
     alike_within: by how much their times differ at most, where that is known at all lengths raced
     more_time: the option that may decide what is not known
     """
-    scope, value, mode = conclusion.scope, conclusion.value, conclusion.mode
+    scope = conclusion.scope
+    value = conclusion.value
+    mode = conclusion.mode
     at = f"N = {listed(scope.lengths)}"
     span = f" ({at})"
     only = "" if scope.reaches_start and scope.reaches_end else ", where both were timed"
@@ -371,7 +373,8 @@ def length_text(value: Value) -> str:
 
 def alike(race: Analysis, conclusion: Conclusion) -> float:
     """By how much both times differ at most at all lengths of a conclusion; inf if not known."""
-    ratios, scope = race.speedups, conclusion.scope
+    ratios = race.speedups
+    scope = conclusion.scope
     if ratios is None or not scope.lengths:
         return inf
     of_both = (ratios["mode"] == conclusion.mode) & ratios["series"].isin(conclusion.series)
@@ -416,7 +419,8 @@ def data(verdict: "KernelVerdict") -> dict[str, Any]:
     function = verdict.question.function
     if verdict.error or verdict.kernel is None:
         return {"function": function, "error": verdict.error}
-    race, kernel = verdict.race, verdict.kernel
+    race = verdict.race
+    kernel = verdict.kernel
     in_race = verdict.suspect or verdict.failed
     about = {name: value for name, value in asdict(kernel).items() if name != "attempts"}
     return {

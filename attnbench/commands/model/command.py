@@ -198,7 +198,8 @@ def layer_kinds(found: Measurable, dtype: str, lengths: tuple[int, ...]) -> "lis
     """The kinds of layers with the bytes that `attnbench bytes` says of them."""
     from attnbench.commands.model.costs import LayerKind
 
-    query, kinds = ContextQuery(lengths=lengths, item_bytes=ITEM_BYTES[dtype]), []
+    query = ContextQuery(lengths=lengths, item_bytes=ITEM_BYTES[dtype])
+    kinds = []
     for kind in found.kinds:
         kept = rows([Layer(kind.words, kind.parts, None)] * kind.layers, query)[0]
         at = dict(zip(lengths, kept.at, strict=True))

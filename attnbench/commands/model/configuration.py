@@ -95,7 +95,8 @@ class ConfigurationFields:
 
 def weight_bytes(config: Path) -> int | None:
     """The bytes of the weights beside a configuration, None where there are none."""
-    index, alone = config.with_name(INDEX), config.with_name("model.safetensors")
+    index = config.with_name(INDEX)
+    alone = config.with_name("model.safetensors")
     if index.is_file():
         with open(index, "rb") as file:  # the total comes first, before many names
             total = re.search(rb'"total_size":\s*(\d{1,18})\b', file.read(4096))

@@ -75,7 +75,8 @@ def _layer(config: ConfigurationFields, kind: str, index: int) -> Layer:
     words, parts = KINDS[kind](config, kind, index)
     shared = config.size("num_kv_shared_layers", least=0, usual=0)
     if shared and index >= config.layers - shared > 0:
-        words, parts = f"{words}, shared with an earlier layer", ()
+        words = f"{words}, shared with an earlier layer"
+        parts = ()
     full: int | None = 0 if KINDS[kind] is _nothing else None
     if full is None and config.has("num_attention_heads", "kv_lora_rank"):
         full = _tokens(config, kind)[1]
@@ -87,7 +88,8 @@ def _layer(config: ConfigurationFields, kind: str, index: int) -> Layer:
 def _tokens(config: ConfigurationFields, kind: str = FULL) -> tuple[str, int]:
     """What attention keeps of a token, in words and in numbers."""
     if config.has("kv_lora_rank"):
-        rank, rope = config.size("kv_lora_rank"), config.size("qk_rope_head_dim", least=0)
+        rank = config.size("kv_lora_rank")
+        rope = config.size("qk_rope_head_dim", least=0)
         return f"latent {rank:,} + {rope:,}", rank + rope
     heads, width = head_counts(config, kind)
     tensors = 1 if config.type in KEYS_ARE_VALUES else 2
@@ -143,7 +145,8 @@ def _window(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
 def _indexed(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     """The cache, and the keys of an indexer for each token."""
     words, numbers = _tokens(config)
-    words, base = f"indexed, {words}", CachePart(numbers)
+    words = f"indexed, {words}"
+    base = CachePart(numbers)
     if _reuses(config, index):
         return f"{words}, index of an earlier layer", (base,)
     width = config.size("index_head_dim")
@@ -196,17 +199,20 @@ MAMBA_1 = ("falcon_mamba", "jamba", "mamba")  # which have no groups
 def state_shape(config: ConfigurationFields) -> tuple[tuple[int, ...], int]:
     """The shape of a state, and the channels of the convolution before it, 0 without one."""
     if config.has("linear_num_value_heads"):  # gated delta rule
-        heads, values = config.size("linear_num_value_heads"), config.size("linear_value_head_dim")
+        heads = config.size("linear_num_value_heads")
+        values = config.size("linear_value_head_dim")
         keys = config.size("linear_key_head_dim")
         channels = 2 * config.size("linear_num_key_heads") * keys + heads * values
         return (heads, keys, values), channels
     if config.has("linear_num_heads"):  # Kimi's delta rule
-        heads, width = config.size("linear_num_heads"), config.size("linear_head_dim")
+        heads = config.size("linear_num_heads")
+        width = config.size("linear_head_dim")
         return (heads, width, width), 3 * heads * width
     if config.type.startswith("minimax"):  # lightning attention
         heads = config.size("num_attention_heads")
         return (heads, *[_head_width(config, heads)] * 2), 0
-    state, inner = config.size("mamba_d_state", "ssm_state_size", "state_size"), _inner(config)
+    state = config.size("mamba_d_state", "ssm_state_size", "state_size")
+    inner = _inner(config)
     if config.type in MAMBA_1:
         return (inner, state), inner
     groups = config.size("mamba_n_groups", "n_groups")

@@ -8,7 +8,8 @@ from math import inf
 from typing import NamedTuple
 
 LAST = 1 << 53  # no context is longer
-ALL, INSTEAD = "all layers", "full attention in each"
+ALL = "all layers"
+INSTEAD = "full attention in each"
 
 
 class CachePart(NamedTuple):

@@ -294,7 +294,8 @@ def by_round(
     for run in sweep.runs:
         timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in names
         if timed and (pairs := by_pair(run.samples, slope)):
-            w, depth = planned[run.case].case.workload, planned[run.case].depth
+            w = planned[run.case].case.workload
+            depth = planned[run.case].depth
             rounds = found.setdefault(MeasuredAt(str(w.mode), w.seq_len, w.step), {})
             own = {pair: seconds / depth for pair, seconds in pairs.items()}
             rounds.setdefault(run.round, {})[names[run.case]] = own

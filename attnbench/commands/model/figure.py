@@ -20,11 +20,13 @@ def layer_figure(costs: ModelCosts) -> Figure:
     measured = [i for i, kind in enumerate(costs.kinds) if kind.mechanism]
     styles = series_styles(costs.kinds[i].mechanism for i in measured)
     colours = [tinted(styles[costs.kinds[i].mechanism]["color"], LIGHTER) for i in measured]
-    times, lost = costs.times, sum(kind.layers for kind in costs.kinds if kind.reason)
+    times = costs.times
+    lost = sum(kind.layers for kind in costs.kinds if kind.reason)
     drawn = [place for place in costs.steps if place in times.sums]
     with styled():
         figure = Figure(figsize=(WIDTH, WIDTH), dpi=DPI)
-        axes, below = figure.subplots(), [0.0] * len(drawn)
+        axes = figure.subplots()
+        below = [0.0] * len(drawn)
         for i, colour in zip(measured, colours, strict=True):
             words = costs.kinds[i].words
             own = [1e3 * times.seconds[words, place].point for place in drawn]

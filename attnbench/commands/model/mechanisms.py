@@ -67,7 +67,8 @@ def measurable(path: Path) -> Measurable:
     for name, layer, own in layers_with_fields(config):
         earlier = found.get(layer.kind)
         if earlier is None:
-            mechanism, reason = "", ""
+            mechanism = ""
+            reason = ""
             try:
                 mechanism = _mechanism(own, name, layer, width, heads)
             except CannotExpress as error:
@@ -162,7 +163,8 @@ def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     """A recurrence by what its fields say of it, as `configured_layers.state_shape` reads them."""
     (heads, *widths), _ = state_shape(config)
     if config.has("linear_num_value_heads"):
-        keys, values = config.size("linear_num_key_heads"), heads
+        keys = config.size("linear_num_key_heads")
+        values = heads
         key_width, value_width = widths
         if values % keys:
             raise CannotExpress(f"{values} heads of values cannot share {keys} of keys equally")

@@ -6,10 +6,17 @@ from typing import Any
 
 from attnbench.commands.model.configuration import ConfigurationFields
 
-FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
-LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
-SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
-MOE, MLP = "moe", "mlp"  # layers without attention
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+CHUNKED = "chunked_attention"
+LINEAR = "linear_attention"
+CONV = "conv"
+INDEXED = "indexed_attention"
+SPARSE = "compressed_sparse_attention"
+HEAVY = "heavily_compressed_attention"
+# layers without attention
+MOE = "moe"
+MLP = "mlp"
 OLDER = MappingProxyType({"attention": FULL, "mamba": LINEAR, "deepseek_sparse_attention": INDEXED})
 RATIOS = MappingProxyType({0: SLIDING, 4: SPARSE, 128: HEAVY})  # tokens to an entry
 
@@ -62,7 +69,8 @@ def _chosen(name: str, others: str, first: int = 0) -> Order:
     """Full attention in the layers that a field lists, numbered from `first`."""
 
     def order(config: ConfigurationFields) -> list[str]:
-        chosen, numbers = config.listed(name), range(first, config.layers + first)
+        chosen = config.listed(name)
+        numbers = range(first, config.layers + first)
         if not {*chosen} <= {*numbers}:
             raise config.error(f"{name!r} is {chosen}; there are {config.layers} layers")
         return [FULL if i in chosen else others for i in numbers]
@@ -86,7 +94,8 @@ def _marked(name: str, kinds: Mapping[Any, str], without: Order | None = None) -
 
 
 def _jamba(config: ConfigurationFields) -> list[str]:
-    every, first = config.size("attn_layer_period"), config.size("attn_layer_offset", least=0)
+    every = config.size("attn_layer_period")
+    first = config.size("attn_layer_offset", least=0)
     return [FULL if i % every == first else LINEAR for i in range(config.layers)]
 
 

@@ -36,7 +36,8 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
         why = [reasons[place] for place in zip(cases["mode"], cases["series"], strict=True)]
         excluded = excluded.mask(excluded == "", why)
     peak = cases[MEMORY].fillna(cases["predicted_bytes"])
-    rows, cases = [], cases.assign(**{MEMORY: peak}, excluded=excluded)
+    rows = []
+    cases = cases.assign(**{MEMORY: peak}, excluded=excluded)
     for (mode, _), block in cases.groupby(["mode", "sizes"], sort=False):
         chosen = block[(block["excluded"] == "") & (block[TIME] > 0)]
         places = analysis.standings.places([*chosen["series"]], str(mode), seq_len)
@@ -58,10 +59,12 @@ def fitting(analysis: Analysis, seq_len: int, memory_bytes: float) -> Iterator[C
         for row in rows.to_dict("records"):
             measured = row[MEMORY] > 0
             peak = float(row[MEMORY] if measured else row["predicted_bytes"])
-            answer, reason = Answer.FITS, ""
+            answer = Answer.FITS
+            reason = ""
             if peak > memory_bytes:
                 needs = "needs" if measured else "predicted to need"
-                answer, reason = Answer.TOO_LARGE, f"{needs} {units.size(peak)}, over {limit}"
+                answer = Answer.TOO_LARGE
+                reason = f"{needs} {units.size(peak)}, over {limit}"
             elif not peak <= memory_bytes:
                 answer = Answer.NOT_KNOWN
                 reason = f"not known to fit into {limit}: its peak was not measured"

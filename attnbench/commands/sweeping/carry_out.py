@@ -66,7 +66,8 @@ def carry_out(
     from attnbench.running.plan import plan
     from attnbench.running.session import own_server, refuse_begun, refuse_empty
 
-    folder, on = asked.folder, asked.where.on
+    folder = asked.folder
+    on = asked.where.on
     measures = trace is None and not dry_run
     if measures and not asked.resumes:
         refuse_begun(folder)

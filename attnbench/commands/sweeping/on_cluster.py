@@ -127,7 +127,8 @@ def merged(folder: Path, count: int) -> str:
     if not stored:
         return ""
     whole = merge([fleets.shard_folder(folder, n) for n in stored], folder, again=True)
-    runs, hosts = many(len(whole.runs), "run"), {run.origin.host for run in whole.runs}
+    runs = many(len(whole.runs), "run")
+    hosts = {run.origin.host for run in whole.runs}
     console.err().print(
         f"{many(len(stored), 'shard')} merged in {folder}: {runs} of"
         f" {many(len(whole.plan), 'case')} from {many(len(hosts), 'node')}",

@@ -73,7 +73,8 @@ def show_choices(request: Request, plan: Plan, here: Environment, journal: Journ
     """Print what the program chose by itself, and warnings, before it starts."""
     from attnbench.analysis.warnings import mixed_causality  # it loads pandas, a dry run does not
 
-    show, clock = console.err().print, request.settings.clock
+    show = console.err().print
+    clock = request.settings.clock
     console.warn(journal.sweep.warnings)
     shard = journal.origin.shard
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"

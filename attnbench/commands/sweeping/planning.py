@@ -72,7 +72,8 @@ def trace(
         own = [[label for label in labels(each.case) if known[label] == 1] for each in like[:3]]
         near = ", ".join(min(unique, key=len) for unique in own if unique)
         raise UsageError(f"--trace {wanted!r} means {len(found)} cases; write one, such as {near}")
-    case, part = found[0].case, server.folder / "trace.json"
+    case = found[0].case
+    part = server.folder / "trace.json"
     if found[0].refusal:
         raise CannotRun(f"--trace {wanted}: {found[0].refusal}")
     question = Trace(**of_case(case), **request.settings.worker_settings, path=str(part))

@@ -35,7 +35,9 @@ VARIABLES = (
 )
 
 # of CUdevice_attribute
-COMPUTE_MODE, CAPABILITY_MAJOR, CAPABILITY_MINOR = 20, 75, 76
+COMPUTE_MODE = 20
+CAPABILITY_MAJOR = 75
+CAPABILITY_MINOR = 76
 COMPILES = 7, 0  # the least compute capability for which torch compiles kernels with Triton
 # how many processes the driver's modes allow where those are too few: CUcomputemode_enum
 ALLOWED = MappingProxyType({2: "no process", 3: "one process only"})

@@ -91,7 +91,8 @@ def adopt(offered: Any, name: str) -> Card:
             f"{name!r} is of type {type(offered).__name__}; it must be a Card, an nn.Module class,"
             " a factory that takes width and heads, or a function of q, k and v"
         )
-    accepted, is_class = parameters_of(offered, name), isinstance(offered, type)
+    accepted = parameters_of(offered, name)
+    is_class = isinstance(offered, type)
     forward = getattr(offered, "forward", offered)
     called = (*parameters_of(forward, name),)[1:] if is_class else (*accepted,)
     is_core = called[:3] == CORE
@@ -117,7 +118,8 @@ def adopt(offered: Any, name: str) -> Card:
             return "it takes no parameter named mask, which a padded batch needs"
         return None
 
-    kind, config = Core if is_core else Layer, options_of(accepted, biased=is_core)
+    kind = Core if is_core else Layer
+    config = options_of(accepted, biased=is_core)
     by_length = "seq_len" in accepted
     return Card(
         forms={"eager": type("Adopted", (kind,), {"make": staticmethod(make)})},
@@ -172,7 +174,8 @@ def check(x: Tensor, y: Any) -> None:
         raise ValueError(f"forward returned a {type(y).__name__}, not one tensor")
     free = torch.is_autocast_enabled(x.device.type)
     for name in ("shape", "device") if free else ("shape", "dtype", "device"):
-        expected, given = getattr(x, name), getattr(y, name)
+        expected = getattr(x, name)
+        given = getattr(y, name)
         if expected != given:
             expected, given = (list(v) if name == "shape" else v for v in (expected, given))
             raise ValueError(f"the output has {name} {given}, not {expected}")

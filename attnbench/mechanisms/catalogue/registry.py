@@ -153,7 +153,8 @@ def module_of(path: Path) -> ModuleType:
 
 def _package(file: Path) -> tuple[str, Path]:
     """The dotted name of the package of a file, or nothing, and the folder above it."""
-    folder, parts = file.parent, list[str]()
+    folder = file.parent
+    parts = list[str]()
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent

@@ -186,7 +186,8 @@ def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:
 def causality(name: str, cards: dict[str, Card]) -> Causality:
     """Whether the stack can run causally. Raises `UsageError` if no way suits all layers."""
     by_kind = {card.causality: mechanism for mechanism, card in cards.items()}
-    always, never = by_kind.get(Causality.ALWAYS), by_kind.get(Causality.NEVER)
+    always = by_kind.get(Causality.ALWAYS)
+    never = by_kind.get(Causality.NEVER)
     if always and never:
         raise UsageError(f"{name}: {always} is always causal and {never} never; leave one out")
     order = (Causality.ALWAYS, Causality.NEVER, Causality.TESTED)

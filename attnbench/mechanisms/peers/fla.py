@@ -128,7 +128,8 @@ class Decay(Recurrence):
 
     def theirs(self, S: Tensor, g: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         q, k, v = tensors
-        groups, shared = S.shape[1], S.shape[3]
+        groups = S.shape[1]
+        shared = S.shape[3]
         q, k = (x.repeat_interleave(shared, 1) for x in (q, k))
         own = S.movedim(3, 2).flatten(1, 2)
         o, own = self.computed("chunk_simple_gla", own, named("qkv", (q, k, v)), g=g)

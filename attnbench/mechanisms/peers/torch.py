@@ -19,7 +19,8 @@ class Transformer(Shared, transformer.Transformer):
     takes_padding = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
-        D, N = workload.width, workload.seq_len
+        D = workload.width
+        N = workload.seq_len
         layer: Any = nn.MultiheadAttention(D, workload.heads, bias=config.bias, batch_first=True)
         # plain attributes from now on, computed from the separate maps
         del layer.in_proj_weight, layer.in_proj_bias
@@ -31,7 +32,8 @@ class Transformer(Shared, transformer.Transformer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         layer: Any = self.package_layer
-        layer.in_proj_weight, layer.in_proj_bias = layer.packed.weight, layer.packed.bias
+        layer.in_proj_weight = layer.packed.weight
+        layer.in_proj_bias = layer.packed.bias
         y, _ = layer(
             *(x, x, x),
             key_padding_mask=None if mask is None else ~mask,

@@ -56,9 +56,11 @@ class Contents:
 
     def sweep(self) -> Sweep:
         """What has been read, as a whole."""
-        (_, first, head), sessions = self.lines[0], self.sessions()
+        _, first, head = self.lines[0]
+        sessions = self.sessions()
         assert isinstance(head, Head), "a journal begins with it"
-        cases, cards = dict[str, Planned](), dict[str, CardFacts]()
+        cases = dict[str, Planned]()
+        cards = dict[str, CardFacts]()
         # how the last session of each shard ended; None if it did not
         ended: dict[Shard | None, EndReason | None] = {}
         for _, entry, record in self.lines:
@@ -95,7 +97,8 @@ class Contents:
         self, cases: dict[str, Planned]
     ) -> tuple[dict[tuple[str, Part, int], Run], list[str]]:
         """The last run of each case, part and round, and warnings of runs of unknown cases."""
-        runs, unknown = dict[tuple[str, Part, int], Run](), list[str]()
+        runs = dict[tuple[str, Part, int], Run]()
+        unknown = list[str]()
         for number, _, run in self.lines:
             if not isinstance(run, Run):
                 continue
@@ -156,7 +159,8 @@ def contents(data: bytes, origin: str) -> Contents:
     Raises `StoreError` naming `origin` if the first line cannot be read, or any line has another
     schema.
     """
-    found, unended = Contents(data), data.count(b"\n") + 1
+    found = Contents(data)
+    unended = data.count(b"\n") + 1
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
             continue
@@ -204,7 +208,8 @@ class Journal:
             self._file = _locked(self.folder)
             try:
                 if not (data := self._file.content):
-                    name, request = self.folder.name, start.request
+                    name = self.folder.name
+                    request = start.request
                     data = _sealed(Head(name=name, attnbench=__version__, request=request))
                     self._file.append(data)
                 found = contents(data, repr(str(self.folder / FILE)))
@@ -214,7 +219,8 @@ class Journal:
                     self._file.cut(len(data) - len(found.torn))
                 elif not data.endswith(b"\n"):
                     self._file.append(b"\n")
-                here, attempt = start.environment, len(found.sessions()) + 1
+                here = start.environment
+                attempt = len(found.sessions()) + 1
                 self.origin = Origin(
                     host=here.host, device_uuid=here.device_uuid, shard=start.shard, attempt=attempt
                 )

@@ -57,7 +57,8 @@ class LockedFile:
 
     def append(self, data: bytes) -> None:
         """Append all of the bytes and sync, or none of them and raise `OSError`."""
-        end, left = os.fstat(self._fd).st_size, data
+        end = os.fstat(self._fd).st_size
+        left = data
         length = len(self._content)
         try:
             self._partial = data
@@ -104,7 +105,8 @@ class LockedFile:
         if self._state() == self._seen and not thorough:
             return None
         stored = self._stored()
-        own, more = stored[: len(self._content)], stored[len(self._content) :]
+        own = stored[: len(self._content)]
+        more = stored[len(self._content) :]
         if own == self._content and self._partial.startswith(more):
             self._seen = self._state()
             return None

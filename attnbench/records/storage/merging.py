@@ -58,7 +58,8 @@ def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
                     f"cannot merge {before!r} with {place!r}: each has a different run of a case"
                     f" ({run.part}, round {run.round + 1}); a shard is measured once: leave one out"
                 )
-    (_, head, _), kept = pieces[places[0]].lines[0], dict[tuple[str, ...], JournalLine]()
+    _, head, _ = pieces[places[0]].lines[0]
+    kept = dict[tuple[str, ...], JournalLine]()
     for place in places:
         for _, entry, _ in pieces[place].lines[1:]:
             kept.setdefault(_key(entry), entry)

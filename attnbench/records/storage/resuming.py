@@ -25,7 +25,8 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
 
     A journal of several shards is one of a whole sweep.
     """
-    stored, new = asked(sweep.request), asked(start.request)
+    stored = asked(sweep.request)
+    new = asked(start.request)
     if sweep.sessions:
         stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0])}
         new |= {"shard": start.shard or "all", **machine(start.environment)}

@@ -100,7 +100,8 @@ def case_id(key: str) -> str:
 def seal(entry: JournalLine, version: int = SCHEMA) -> bytes:
     """The line of an entry, ending in a newline."""
     data = json.dumps(entry.data, sort_keys=True, separators=(",", ":"))
-    kind, at = json.dumps(entry.kind), json.dumps(entry.at)
+    kind = json.dumps(entry.kind)
+    at = json.dumps(entry.at)
     line = f'{{"schema":{version},"kind":{kind},"at":{at},"data":{data}'.encode("ascii")
     return line + f',"sha256":"{digest(line)}"}}\n'.encode("ascii")
 

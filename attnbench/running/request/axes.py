@@ -39,7 +39,8 @@ def _range(text: str, option: str) -> Sequence[int]:
     if match is None:
         raise UsageError(f"{option} {text}: write a range as 128..65536:x2 or 100..500:+100")
     first, last = (size(end, option, LONGEST) for end in match.group(1, 2))
-    kind, step = match[3] or "x", size(match[4] or "2", option)
+    kind = match[3] or "x"
+    step = size(match[4] or "2", option)
     if first > last or (kind, step) == ("x", 1):
         raise UsageError(f"{option} {text} has no length; write 128..65536:x2 or 100..500:+100")
     if kind == "+":
@@ -63,7 +64,8 @@ def size(text: str, option: str = "size", most: int = COUNTABLE, least: int = 1)
 
 def share(text: str, option: str, most: float = 1.0) -> float:
     """The share that `0.02` or `2%` means, from 0 to `most`. Raises `UsageError`."""
-    value, percent = text.strip(), text.strip().endswith("%")
+    value = text.strip()
+    percent = text.strip().endswith("%")
     try:
         found = float(value.removesuffix("%")) / (100 if percent else 1)
     except ValueError:

@@ -71,7 +71,8 @@ def mechanisms(typed: str) -> list[str]:
     """A list of mechanisms, forms, groups, and layers of stacks."""
     cuts = [match.end() for match in re.finditer(r"[,(+*]", typed)]
     for cut in reversed((0, *cuts)):
-        before, part = typed[:cut], typed[cut:]
+        before = typed[:cut]
+        part = typed[cut:]
         in_stack = before.count("(") > before.count(")")
         if before.count("[") > before.count("]"):
             continue  # a comma between options of a mechanism

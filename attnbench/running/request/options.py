@@ -109,7 +109,8 @@ def read(values: Mapping[str, Any]) -> dict[str, Any]:
     Names may be written with hyphens; values are text, numbers, booleans or lists. Raises
     `UsageError` at an unknown name, or a value that has another type or cannot be read.
     """
-    known, given = options(), {}
+    known = options()
+    given = {}
     for written, value in values.items():
         if (name := written.replace("-", "_")) not in known:
             names = tuple(flag(other).removeprefix("--") for other in known)

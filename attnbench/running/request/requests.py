@@ -40,7 +40,8 @@ def request(given: Mapping[str, Any], *, divided: bool = False, elsewhere: bool 
     values = {**usual, **chosen({**usual, **given}, given, device, divided), **given}
     values["device"] = device.name
     refuse_useless(given, values, device)
-    quick, bounded = values["quick"], values["quick"] or values["budget"] is not None
+    quick = values["quick"]
+    bounded = values["quick"] or values["budget"] is not None
     settings = Settings(
         **of_record(Settings, values),
         **device.sampling(quick, bounded),

@@ -1,7 +1,7 @@
 """Drives every shard to its end: submits jobs, watches them, and resubmits lost ones."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +39,8 @@ def drive(
     def poll() -> list[JobState]:
         # first: a job that ends in between has written its journal
         seen = engine.states([job.id for job in jobs.values()]) if jobs else {}
-        tries, states = dict[int, int](), list[JobState]()  # of what is unfinished
+        tries = dict[int, int]()  # of each shard that is to start
+        states = list[JobState]()  # of the unfinished shards
         for number in range(1, fleet.shards + 1):
             if number in failed or fleets.is_measured(folder, number):
                 continue
@@ -60,20 +61,29 @@ def drive(
             fleets.write(folder, replace(fleet, jobs={**fleet.jobs, **jobs}))
         return states
 
-    silent_s, said, states = OUTAGE_S, "", [JobState.WAITING]  # at first it must answer
+    silent_s = OUTAGE_S  # at first it must answer
+    said = ""
+    states = [JobState.WAITING]
     while states:
         try:
-            states, silent_s = poll(), 0.0
+            states = poll()
+            silent_s = 0.0
         except CannotRun:
             silent_s += PAUSE_S
             if silent_s > OUTAGE_S:
                 raise
-        running, ended = states.count(JobState.RUNNING), fleet.shards - len(states)
-        waiting = len(states) - running
-        progress = f"{many(running, 'shard')} running, {waiting} waiting, {ended} ended"
+        progress = progress_of(states, fleet.shards)
         if progress != said:
             observe(progress)
             said = progress
         if states:
             pause(PAUSE_S)
     return failed
+
+
+def progress_of(states: Sequence[JobState], shards: int) -> str:
+    """How many of the shards run, wait and have ended, by the states of the unfinished ones."""
+    running = states.count(JobState.RUNNING)
+    waiting = len(states) - running
+    ended = shards - len(states)
+    return f"{many(running, 'shard')} running, {waiting} waiting, {ended} ended"

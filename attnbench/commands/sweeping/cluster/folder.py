@@ -27,7 +27,10 @@ from attnbench.records.storage import journal, output
 from attnbench.records.storage.locked import LockedFile
 from attnbench.records.storage.resuming import differences, machine
 
-FILE, MACHINE, SCRIPT, LOGS = "fleet.json", "machine.json", "job.sh", "logs"
+FILE = "fleet.json"
+MACHINE = "machine.json"
+SCRIPT = "job.sh"
+LOGS = "logs"
 LOCK = "fleet.lock"
 
 JOB = """\

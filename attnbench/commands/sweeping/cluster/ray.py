@@ -22,14 +22,16 @@ class Ray:
     does not answer.
     """
 
-    alone, ends = False, "ray job stop"
+    alone = False
+    ends = "ray job stop"
 
     def __init__(self, gpus: int = 0, cpus: int = 1) -> None:
         try:
             from ray.job_submission import JobSubmissionClient
         except ImportError as error:
             raise CannotRun("--on ray needs Ray: pip install 'attnbench[ray]'") from error
-        self.gpus, self.cpus = gpus, cpus
+        self.gpus = gpus
+        self.cpus = cpus
         self.client = self.call(JobSubmissionClient)
 
     def submit(self, folder: Path, shards: Collection[int]) -> Iterator[tuple[int, str]]:

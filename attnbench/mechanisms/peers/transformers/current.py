@@ -53,7 +53,8 @@ class GatedDeltaNet(Mixer, gated_delta_net.Chunked):
     module = "transformers.models.qwen3_next.modeling_qwen3_next"
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
-        H, d = workload.heads, workload.head_width
+        H = workload.heads
+        d = workload.head_width
         V, wide = gated_delta_net.values(config, workload)
         sizes = self.library.Qwen3NextConfig(
             hidden_size=workload.width,
@@ -70,8 +71,10 @@ class GatedDeltaNet(Mixer, gated_delta_net.Chunked):
             H, (d, d, config.wider * d, config.wider * d), self.mix, self.gate
         )
         layer.in_proj_ba = ByHead(H, (V // H, V // H), self.rates)
-        layer.A_log, layer.dt_bias = self.A, self.b
-        layer.norm.weight, layer.out_proj = self.norm.weight, self.output
+        layer.A_log = self.A
+        layer.dt_bias = self.b
+        layer.norm.weight = self.norm.weight
+        layer.out_proj = self.output
         layer.conv1d = Taps(self.taps)
         return layer
 
@@ -101,8 +104,11 @@ class Mamba2(Mixer, mamba2.Chunked):
             num_hidden_layers=1,
         )
         layer = self.library.Mamba2Mixer(sizes, 0)
-        layer.in_proj, layer.out_proj = self.mix, self.output
-        layer.A_log, layer.dt_bias, layer.D = self.A, self.beta, self.skip
+        layer.in_proj = self.mix
+        layer.out_proj = self.output
+        layer.A_log = self.A
+        layer.dt_bias = self.beta
+        layer.D = self.skip
         layer.norm.weight = self.scales
         layer.conv1d = Taps(self.taps, self.taps_bias)
         return layer
@@ -137,8 +143,10 @@ class Latent(Mixer, latent.Sdpa):
             queries: Any = self.query
             layer.q_a_proj, norm, layer.q_b_proj = queries
             layer.q_a_layernorm.weight = norm.weight
-        layer.kv_a_proj_with_mqa, layer.kv_b_proj = self.down, self.up
-        layer.kv_a_layernorm.weight, layer.o_proj = self.norm.weight, self.output
+        layer.kv_a_proj_with_mqa = self.down
+        layer.kv_b_proj = self.up
+        layer.kv_a_layernorm.weight = self.norm.weight
+        layer.o_proj = self.output
         return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -178,7 +186,8 @@ class SlidingWindow(Sublayer, sliding_window.Masked):
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         sizes = self.library.MistralConfig(**sizes_of(self, workload), sliding_window=config.window)
         layer = sharing(self, self.library.MistralAttention(sizes, 0))
-        N, w = workload.seq_len, config.window
+        N = workload.seq_len
+        w = config.window
         # its models give no mask where the window holds every token
         band = torch.ones(N, N, dtype=torch.bool).tril().triu(1 - w) if w < N else None
         layer.register_buffer("band", band, persistent=False)
@@ -210,8 +219,10 @@ class KimiDelta(Mixer, kimi_delta.Chunked):
         )
         layer = self.library.KimiLinearDeltaAttention(sizes, 0)
         layer.q_proj, layer.k_proj, layer.v_proj = (Third(self.mix, i) for i in range(3))
-        layer.conv1d, layer.forget_gate = Taps(self.taps), Forget(self)
-        layer.b_proj, layer.o_proj = self.beta, self.output
+        layer.conv1d = Taps(self.taps)
+        layer.forget_gate = Forget(self)
+        layer.b_proj = self.beta
+        layer.o_proj = self.output
         layer.g_a_proj, layer.g_b_proj = self.gate
         layer.o_norm.weight = self.norm.weight
         return layer
@@ -221,7 +232,8 @@ class Lightning(Mixer, lightning.Chunked):
     module = "transformers.models.minimax.modeling_minimax"
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
-        H, d = workload.heads, workload.head_width
+        H = workload.heads
+        d = workload.head_width
         sizes = self.library.MiniMaxConfig(
             hidden_size=workload.width,
             num_attention_heads=H,
@@ -232,7 +244,8 @@ class Lightning(Mixer, lightning.Chunked):
         )
         layer = self.library.MiniMaxLightningAttention(sizes, 0)
         layer.qkv_proj = ByHead(H, (d, d, d), self.query, self.key, self.value)
-        layer.output_gate, layer.out_proj = self.gate, self.output
+        layer.output_gate = self.gate
+        layer.out_proj = self.output
         layer.norm.weight = self.norm.weight
         return layer
 
@@ -253,8 +266,10 @@ class Differential(Mixer, differential.Sdpa):
             **sizes_of(self, workload), rms_norm_eps=differential.EPSILON
         )
         layer: Any = sharing(self, self.library.DiffLlamaAttention(sizes, config.layer))
-        layer.lambda_q1, layer.lambda_k1 = self.q1, self.k1
-        layer.lambda_q2, layer.lambda_k2 = self.q2, self.k2
+        layer.lambda_q1 = self.q1
+        layer.lambda_k1 = self.k1
+        layer.lambda_q2 = self.q2
+        layer.lambda_k2 = self.k2
         layer.is_causal = workload.causal
         return layer
 
@@ -276,7 +291,9 @@ def sizes_of(module: Any, w: Workload) -> dict[str, Any]:
 
 def sharing(module: Any, layer: Any) -> nn.Module:
     """Their attention with the projections of a module."""
-    layer.q_proj, layer.k_proj, layer.v_proj = module.query, module.key, module.value
+    layer.q_proj = module.query
+    layer.k_proj = module.key
+    layer.v_proj = module.value
     layer.o_proj = module.output
     return layer
 

@@ -78,7 +78,9 @@ class BigBird(Sublayer, bigbird.BigBird):
             max_position_embeddings=workload.seq_len,
         )
         layer = self.library.BigBirdBlockSparseAttention(sizes, seed=config.seed)
-        layer.query, layer.key, layer.value = self.query, self.key, self.value
+        layer.query = self.query
+        layer.key = self.key
+        layer.value = self.value
         return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -97,7 +99,8 @@ class BigBird(Sublayer, bigbird.BigBird):
 
     @staticmethod
     def unsupported_reason(config: Any, w: Workload) -> str | None:
-        b, drawn = config.block, config.random_tokens // config.block
+        b = config.block
+        drawn = config.random_tokens // config.block
         if config.global_tokens != 2 * b:
             return f"transformers' BigBird has two global blocks; give global_tokens={2 * b}"
         return not_multiple_reason(w, b, (6 + 2 * drawn) * b)
@@ -118,7 +121,9 @@ class Nystromformer(Sublayer, nystromformer.Nystromformer):
             attention_probs_dropout_prob=0.0,
         )
         layer = self.library.NystromformerSelfAttention(sizes)
-        layer.query, layer.key, layer.value = self.query, self.key, self.value
+        layer.query = self.query
+        layer.key = self.key
+        layer.value = self.value
         if self.conv is not None:
             layer.conv = self.conv
         layer.iterative_inv = partial(layer.iterative_inv, n_iter=config.iterations)
@@ -153,7 +158,8 @@ class Reformer(Sublayer, reformer.Reformer):
             lsh_attention_probs_dropout_prob=0.0,
         )
         layer = self.library.LSHSelfAttention(sizes)
-        layer.query_key, layer.value = self.query, self.value
+        layer.query_key = self.query
+        layer.value = self.value
         return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -171,7 +177,8 @@ class TransformerXL(Sublayer, transformer_xl.TransformerXL):
     takes_causal = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
-        D, H = workload.width, workload.heads
+        D = workload.width
+        H = workload.heads
         sizes = self.library.XLNetConfig(d_model=D, n_head=H, dropout=0.0)
         layer = self.library.XLNetRelativeAttention(sizes)
         # plain attributes from now on, views of this module's parameters
@@ -187,11 +194,15 @@ class TransformerXL(Sublayer, transformer_xl.TransformerXL):
             for linear in (self.query, self.key, self.value, self.position)
         )
         layer.o = self.output.weight.unflatten(1, (self.heads, -1))
-        layer.r_w_bias, layer.r_r_bias = self.u.squeeze(1), self.v.squeeze(1)
-        L, M = self.config.segment, self.config.memory
-        x, outputs = x.transpose(0, 1), []  # [N, B, D]
+        layer.r_w_bias = self.u.squeeze(1)
+        layer.r_r_bias = self.v.squeeze(1)
+        L = self.config.segment
+        M = self.config.memory
+        x = x.transpose(0, 1)  # [N, B, D]
+        outputs = []
         for start in range(0, len(x), L):
-            now, old = x[start : start + L], x[max(0, start - M) : start].detach()
+            now = x[start : start + L]
+            old = x[max(0, start - M) : start].detach()
             keys = len(old) + len(now)
             future = x.new_ones(len(now), keys).triu(1 + len(old))[..., None, None]
             R = self.sinusoids(keys, x)

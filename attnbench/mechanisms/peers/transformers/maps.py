@@ -34,10 +34,12 @@ class Third(nn.Module):
 
     def __init__(self, linear: nn.Linear, index: int) -> None:
         super().__init__()
-        self.linear, self.index = linear, index
+        self.linear = linear
+        self.index = index
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self.linear.weight, self.linear.bias
+        weight = self.linear.weight
+        bias = self.linear.bias
         own = None if bias is None else bias.chunk(3)[self.index]
         return nn.functional.linear(x, weight.chunk(3)[self.index], own)
 
@@ -47,7 +49,9 @@ class Forget(nn.Module):
 
     def __init__(self, ours: Any) -> None:
         super().__init__()
-        self.maps, self.A, self.b = ours.forget, ours.A, ours.b
+        self.maps = ours.forget
+        self.A = ours.A
+        self.b = ours.b
 
     def forward(self, x: Tensor) -> Tensor:
         speed = nn.functional.softplus(self.maps(x) + self.b)
@@ -59,7 +63,8 @@ class Taps(nn.Module):
 
     def __init__(self, taps: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
-        self.taps, self.bias = taps, bias
+        self.taps = taps
+        self.bias = bias
 
     @property
     def weight(self) -> Tensor:
