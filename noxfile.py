@@ -1,5 +1,7 @@
 """Checks of the project, such as `nox -s tests`; versions are in pyproject.toml."""
 
+import json
+import re
 from pathlib import Path
 
 import nox
@@ -40,9 +42,18 @@ def python(session: nox.Session) -> None:
 
 @nox.session
 def newest(session: nox.Session) -> None:
-    """The usual tests with what pip resolves today; warnings of new releases are no errors."""
-    install(session, "--upgrade")
-    run(session, "-W", "default")
+    """The usual tests with what pip resolves today, if any release is newer than those of `tests`.
+
+    Warnings of new releases are no errors.
+    """
+    pinned = {line.lower() for line in Path(VERSIONS).read_text().splitlines()}
+    newer = resolved(session) - pinned
+    if newer:
+        session.log(f"newer than in {VERSIONS}: {', '.join(sorted(newer))}")
+        install(session, "--upgrade")
+        run(session, "-W", "default")
+    else:
+        session.log(f"what the package needs is as new as in {VERSIONS}, which `tests` installs")
 
 
 @nox.session
@@ -57,11 +68,29 @@ def versions(session: nox.Session) -> None:
     """Write the file of versions again: what pip resolves today."""
     install(session, "--upgrade")
     listed = session.run("python", "-m", "pip", "freeze", "--exclude-editable", silent=True)
+    releases = [line.partition("+")[0] for line in listed.splitlines() if "==" in line]
     # torch asks for its exact CUDA packages itself, where it needs them
     own = ("cuda-", "nvidia-", "triton")
-    lines = (line.partition("+")[0] for line in listed.splitlines() if "==" in line)
-    kept = [line for line in lines if line.startswith("nvidia-ml-py") or not line.startswith(own)]
-    Path(VERSIONS).write_text("\n".join(kept) + "\n")
+    kept = [
+        line for line in releases if line.startswith("nvidia-ml-py") or not line.startswith(own)
+    ]
+    heading = (
+        "# what `nox -s tests` installs: releases that pass; `nox -s versions` writes it again"
+    )
+    Path(VERSIONS).write_text("\n".join([heading, *kept]) + "\n")
+
+
+def resolved(session: nox.Session) -> set[str]:
+    """The releases of what the package needs that pip would install, each as `name==version`."""
+    report = Path(session.create_tmp(), "resolved.json")
+    session.run(
+        *("python", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"),
+        *("--report", str(report), *NEEDS),
+    )
+    needed = {re.split("[<>=!~ ]", need)[0].lower() for need in NEEDS}
+    found = [each["metadata"] for each in json.loads(report.read_text())["install"]]
+    releases = {(each["name"].lower(), each["version"].partition("+")[0]) for each in found}
+    return {f"{name}=={version}" for name, version in releases if name in needed}
 
 
 def install(session: nox.Session, *options: str) -> None:

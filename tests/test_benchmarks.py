@@ -1,4 +1,4 @@
-"""Every benchmark runs, in small, and makes its page; those that measure are long, or faults.
+"""Every benchmark runs, in small, and makes its page; they are long, or faults.
 
 What they find is stored under `reports/`.
 """
@@ -13,7 +13,7 @@ from tests.commands.commands import python
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "tests" / "benchmarks"
-SMALL = {"coverage": ("--sweeps", "10"), "truth": ("--worlds", "3")}
+SIMULATING = {"coverage": ("--sweeps", "10"), "truth": ("--worlds", "3")}
 MEASURING = {
     "speed": ("--models", "fastformer,star_transformer", "--lengths", "64", "--minutes", "0.3"),
     "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
@@ -39,13 +39,12 @@ def test_every_benchmark_loads():
 @pytest.mark.parametrize(
     "benchmark",
     [
-        *SMALL,
-        *(pytest.param(name, marks=pytest.mark.long) for name in MEASURING),
+        *(pytest.param(name, marks=pytest.mark.long) for name in SIMULATING | MEASURING),
         *(pytest.param(name, marks=pytest.mark.faults) for name in LONG),
     ],
 )
 def test_a_benchmark_makes_its_page(benchmark):
-    made = page(benchmark, *{**SMALL, **MEASURING, **LONG}[benchmark])
+    made = page(benchmark, *{**SIMULATING, **MEASURING, **LONG}[benchmark])
     assert made.startswith("# ")
     assert "Made by `python" in made
     assert re.search(r"\d of \d+ intervals contain|^\| .*\d.*\|$", made, re.MULTILINE)

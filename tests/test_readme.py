@@ -65,6 +65,12 @@ COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
 READING = ("models", "report", "recommend", "compare", "claims", "doctor", "bytes")
 
 
+def slow(line):
+    """A command, which is run by the long tests where it loads torch or draws many figures."""
+    long = "--verify" in line or "--formats" in line
+    return pytest.param(line, marks=pytest.mark.long if long else ())
+
+
 def run(line, folder, code=0):
     return here(*shlex.split(line, comments=True)[1:], cwd=folder, code=code)
 
@@ -99,7 +105,7 @@ def test_an_explanation_can_be_planned(line, folder):
     assert done.stderr.endswith(f"{command_line.STARTED}\n")
 
 
-@pytest.mark.parametrize("line", of(*READING))
+@pytest.mark.parametrize("line", [slow(line) for line in of(*READING)])
 def test_what_measures_nothing_runs(line, folder):
     assert run(line, folder).stdout
 
@@ -124,6 +130,7 @@ def test_captions_are_those_of_the_journals():
         assert not re.search(r"\d[×%]|\bms\b", said.replace("95 %", "")), "a number that was typed"
 
 
+@pytest.mark.long
 def test_the_lines_of_the_notebook_run(folder, monkeypatch):
     """Its sweep is planned: what a real one gives is tested in tests/api."""
     monkeypatch.chdir(folder)

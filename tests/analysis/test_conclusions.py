@@ -83,6 +83,7 @@ def test_conclusions_of_any_sweep_speak_of_what_was_measured_alone(whole):
             assert alike.empty or name in {*alike["series"]}
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(sweeps())
 def test_sentences_and_tables_of_any_sweep_keep_to_the_conclusions(whole):

@@ -128,7 +128,7 @@ USUAL, OTHERS = ("slow core", "layouts", "all"), pytest.mark.long
 @pytest.mark.parametrize(
     ("series", "rounds", "sweeps", "name"),
     [
-        pytest.param(*sizes, name, marks=() if sizes[1] == 8 or name in USUAL else OTHERS)
+        pytest.param(*sizes, name, marks=() if name in USUAL else OTHERS)
         for sizes in ((2, 3, 1500), (2, 8, 500), (4, 3, 500))
         for name in SITUATIONS
         if name not in (UNSTEADY, ONE_LAYOUT)

@@ -42,6 +42,7 @@ def test_equal_series_are_told_apart_in_few_sweeps(situation):
     assert false <= 41  # of 600; at a rate of 5 % more are rarer than 2 %
 
 
+@pytest.mark.long
 def test_no_fastest_is_named_among_equal_series_in_most_sweeps():
     """From the samples to the answers, for times that were not taken in turns."""
     false = 0

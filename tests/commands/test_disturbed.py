@@ -11,6 +11,7 @@ from tests.commands.test_sweeps import SMALL, soon
 from tests.records.storage.test_disturbed import replaced
 
 
+@pytest.mark.long
 def test_what_becomes_of_a_journal_while_it_is_reported_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(Cpu, "sampling", soon)
     folder, reported = tmp_path / "sweep", []

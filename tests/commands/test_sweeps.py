@@ -153,6 +153,7 @@ def test_what_cannot_be_measured_is_refused_before_a_process_is_started(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_where_one_series_is_faster_than_another_is_a_frame():
     sweep = attnbench.load(FIG2)
     every, some = sweep.crossovers(), sweep.crossovers("linformer")

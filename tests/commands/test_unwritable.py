@@ -37,6 +37,7 @@ def test_what_cannot_be_written_is_refused_in_one_line(verb, tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.long
 def test_a_report_in_the_place_of_a_file_leaves_what_is_there(tmp_path):
     shutil.copy(STORED / "sweep.jsonl", tmp_path)
     (tmp_path / "decode.png").mkdir()

@@ -164,6 +164,7 @@ def test_torch_compiles_only_for_gpus_that_triton_takes(monkeypatch, tmp_path, d
         assert card.refusal(form, card.config(), w) is None
 
 
+@pytest.mark.long
 def test_what_is_loaded_before_processes_fork_is_not_the_compiler():
     """Up to torch 2.11 it asks for GPUs as it loads, and the driver survives no fork."""
     loaded = "; ".join(f"import {name}" for name in (*TORCH, *SHARED))

@@ -70,6 +70,7 @@ SQUARE = {("sliding_window", "masked")}
 # forms that loop over the tokens in Python: seconds, and minutes in training
 RECURRENT = "gated_delta_net gated_linear kimi_delta lightning mamba2 retention rwkv7"
 LOOPS = {(name, "eager") for name in RECURRENT.split()}
+SLOWEST = ("smart_bird", "eager")
 
 
 def lean():
@@ -90,6 +91,8 @@ def lean():
                     continue
                 slow = pytest.mark.faults if mode is Mode.TRAINING else pytest.mark.long
                 marks = slow if (name, form) in LOOPS else ()
+                if (name, form) == SLOWEST:
+                    marks = pytest.mark.long
                 yield pytest.param(
                     one, id=f"{name}-{form}-{mode}" + "-causal" * causal, marks=marks
                 )

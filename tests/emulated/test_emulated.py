@@ -77,6 +77,7 @@ def second(attnbench):
     return swept(attnbench, "second", *models, *how, **SECOND)
 
 
+@pytest.mark.long
 def test_a_sweep_times_weighs_and_reports_both_modes(usual):
     assert {run.outcome for run in usual.sweep.runs} == {Outcome.OK}, usual.sweep.runs
     assert (len(usual.timed), len(usual.weighed)) == (16, 8)
@@ -139,6 +140,7 @@ def test_cuda_graphs_are_captured_where_that_is_possible(second):
     assert "operation not permitted when stream is capturing" in outcomes
 
 
+@pytest.mark.long
 def test_the_second_card_and_a_part_of_a_card_are_measured(second):
     (session,) = second.sweep.sessions
     assert "instance; clock" in session.notes["MIG"]

@@ -64,6 +64,7 @@ def test_tests_of_decoding_run_and_what_passed_is_not_done_again(tmp_path):
     assert passed.read_text().splitlines() == [*found[1:], found[0]]
 
 
+@pytest.mark.long
 def test_all_tests_for_a_gpu_can_be_collected(tmp_path):
     done = tried(tmp_path, "tests/gpu", "--collect-only")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -26,6 +26,7 @@ REASONS = {
     "NEEDS_ODD": "cannot be planned: Expected `str`",
     "FLOPS_LEAVE": ENDED,
 }
+USUAL = ("raises", "exits", "DEFAULT_RAISES", "FLOPS_LEAVE")  # others take seconds each
 
 
 def refused(done, *words):
@@ -45,7 +46,9 @@ def verbs(name, tmp_path):
     yield "models", name, "--verify"
 
 
-@pytest.mark.parametrize("which", REASONS)
+@pytest.mark.parametrize(
+    "which", [pytest.param(w, marks=() if w in USUAL else pytest.mark.long) for w in REASONS]
+)
 def test_a_file_that_does_harm_when_imported_or_asked(which, tmp_path, monkeypatch):
     """Each in a process of its own, so that one verb stands for all, which are tried with one."""
     if REASONS[which] == LATE:
@@ -88,6 +91,7 @@ def test_the_parent_never_imports_a_users_file(tmp_path):
     assert str(os.getpid()) not in imported
 
 
+@pytest.mark.long
 def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
     """In the list of `doctor` of what does not run here."""
     from attnbench.commands.doctor.command import examine

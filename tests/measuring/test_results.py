@@ -166,6 +166,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(plain)
 def test_every_plain_value_equals_itself(value):
     again = results.msgpack.decode(

@@ -213,6 +213,7 @@ print(held >> 20, kept >> 20, mapped - before, faults() - mapped)
 """
 
 
+@pytest.mark.long
 def test_freed_pages_are_kept_and_those_mapped_ahead_do_not_fault_later():
     found = subprocess.check_output([sys.executable, "-c", SCRIPT]).split()
     held, kept, mapped, later = map(int, found)

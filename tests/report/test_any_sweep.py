@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -141,6 +142,7 @@ def shown(tables, analysis, width):
             screen.print(terminal.table(table, width))
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(sweeps(), st.data())
 def test_every_table_file_and_answer_is_made_of_any_sweep(whole, data):
@@ -196,6 +198,7 @@ sys.exit(run())
 """
 
 
+@pytest.mark.long
 def test_a_metric_that_no_stored_run_has_breaks_nothing(tmp_path):
     python("-c", FURTHER, "report", "reports/cpu-decode", "--out", tmp_path)
     python("-c", FURTHER, "compare", "reports/cpu-decode", "reports/cpu-decode")

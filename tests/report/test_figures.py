@@ -89,7 +89,13 @@ def figures(whole, size=ReportSize.PAGE):
     yield cost_figure(cases, MEMORY, whole.request.tokens, layout)
 
 
-@pytest.mark.parametrize("size", ReportSize)
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(size, marks=() if size is ReportSize.COLUMN else pytest.mark.long)
+        for size in ReportSize
+    ],
+)
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
 def test_texts_of_stored_sweeps_are_apart(folder, size):
     for figure in figures(load(folder), size):

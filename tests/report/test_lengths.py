@@ -35,6 +35,7 @@ def expected(cases, kind, against):
             yield (row["series"], units.count(row["seq_len"])), value
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(st.sets(CASES, max_size=len(WHOLE.plan) - 1), st.sets(CASES))
 def test_every_number_is_in_the_column_of_its_length(gone, unmeasured):

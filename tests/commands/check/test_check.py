@@ -172,6 +172,7 @@ def test_what_is_named_is_checked_though_nothing_changed_and_must_be_there(
     assert len(report.findings) == 8
 
 
+@pytest.mark.long
 def test_added_removed_and_renamed_mechanisms(repository, server):
     repository.write("other.py", planted("weights.exp()"))
     (added,) = check(repository, server).findings
@@ -235,6 +236,7 @@ def test_a_base_of_another_protocol_is_refused(repository, server):
         check(repository, server)
 
 
+@pytest.mark.long
 def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):
     repository.commit("two")
     repository.write("small.py", planted("weights.exp()"))

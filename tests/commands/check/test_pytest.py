@@ -138,6 +138,7 @@ def test_a_suite_is_as_green_as_without_a_check_but_for_what_is_slower(suite):
     assert "needs about --attnbench-budget 30s" in text
 
 
+@pytest.mark.long
 def test_options_of_suites_and_several_processes_do_no_harm(suite):
     suite.write("conftest.py", CONFTEST.replace('"slow" in one.name', "False"))
     asked = ("--attnbench-base", "HEAD", "-p", "xdist", "-n", "2", "--benchmark-disable")

@@ -123,9 +123,9 @@ def package(tmp_path):
 @pytest.mark.parametrize(
     ("file", "names"),
     [
-        ("mechanisms/linformer.py", ["linformer"]),
+        pytest.param("mechanisms/linformer.py", ["linformer"], marks=pytest.mark.long),
         ("attention/contract.py", ALL),
-        ("commands/main.py", []),
+        pytest.param("commands/main.py", [], marks=pytest.mark.long),
         pytest.param("devices/kinds/cpu.py", ALL, marks=pytest.mark.long),
         pytest.param("mechanisms/peers/linformer.py", [], marks=pytest.mark.long),
     ],

@@ -12,6 +12,7 @@ from tests.commands.commands import here, refused
 SMALL = {"width": 16, "heads": 2}
 
 
+@pytest.mark.long
 def test_decoding_is_explained_at_its_only_level():
     given = {**SMALL, "mode": "decode", "quick": True, "budget": "none"}
     (found,) = by_level(at_levels("retention", "grouped_query", 16, read(given)))
@@ -28,6 +29,11 @@ def test_a_difference_is_explained_within_the_budget():
     assert [level["level"] for level in data["levels"]] == ["core", "attention", "model"]
 
 
+def seldom(*arguments, said):
+    """Arguments whose refusal needs the cards of mechanisms, which takes seconds to read."""
+    return pytest.param(arguments, said, marks=pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -37,14 +43,14 @@ def test_a_difference_is_explained_within_the_budget():
         (("fnet", "--length", 16), "B"),
         (("fnet", "lokal", "--length", 16), "did you mean"),
         (("fnet", "@fig2", "--length", 16), "compares two cases"),
-        (("fnet", "transformer:*", "--length", 16), "compares two cases"),
-        (("fnet", "fnet", "--length", 16), "compares two cases"),
+        seldom("fnet", "transformer:*", "--length", 16, said="compares two cases"),
+        seldom("fnet", "fnet", "--length", 16, said="compares two cases"),
         (("fnet", "local", "--length", 16, "--mode", "both"), "one mode"),
-        (("fnet", "local", "--length", 16, "--width", "16,32"), "compares two cases"),
+        seldom("fnet", "local", "--length", 16, "--width", "16,32", said="compares two cases"),
         (("fnet", "local", "--length", 16, "--quick"), "explain takes no --quick"),
         (("--width", 16, "fnet", "lokal", "--length", 16), "did you mean"),
         (("fnet", "local", "axial", "--length", 16), "explain takes A and B: 'axial' is too much"),
-        (("fnet", "local", "--length", 16, "--causal"), "fnet"),
+        seldom("fnet", "local", "--length", 16, "--causal", said="fnet"),
     ],
 )
 def test_what_cannot_be_explained_is_refused_in_one_line(arguments, said):

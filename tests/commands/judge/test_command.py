@@ -57,6 +57,7 @@ def test_a_budget_that_ends_before_the_first_call_decides_nothing():
     assert judged(*function, code=3)["error"] in " ".join(done.stderr.split())
 
 
+@pytest.mark.long
 def test_several_functions_have_a_line_each():
     functions = (f"{PLANTED}:sdpa", f"{PLANTED}:causal_is_ignored")
     mode = ("--as", "transformer", "--causal")
@@ -206,6 +207,7 @@ def test_help_says_how_arguments_are_bound():
         assert words in told
 
 
+@pytest.mark.long
 def test_a_function_is_a_series_of_an_ordinary_sweep(tmp_path):
     models = f"transformer:{KERNELS}:softmax,transformer:{PLANTED}:sdpa,transformer:sdpa"
     sizes = ("--lengths", "16", "--width", "64", "--heads", "4", "--batch", "2")

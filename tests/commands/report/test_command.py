@@ -60,6 +60,7 @@ def test_figures_have_a_size_for_print_in_every_format(folder: Path):
     assert b"/MediaBox [ 0 0 " + points + b" " in (folder / "fig2.pdf").read_bytes()
 
 
+@pytest.mark.long
 def test_figures_and_tables_are_made_for_the_place_that_is_named(folder: Path):
     widths = {}
     for size, inches in {"column": 3.3, "text": 6.8, "slides": 10.0}.items():

@@ -88,6 +88,7 @@ def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"sweep.jsonl", "sweep.toml"}
 
 
+@pytest.mark.long
 def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
     models = ("--models", "grouped_query[kv_heads=2],retention,fnet", "--batch", "3")
     small = ("--width", "16", "--heads", "2", "--quick", "--device", "cpu", "--out", tmp_path)

@@ -30,6 +30,7 @@ def shards(tmp_path_factory):
     ]
 
 
+@pytest.mark.long
 def test_a_shard_writes_its_journal_alone_and_no_budget_is_chosen(shards):
     folders, printed = shards
     for i, (folder, done) in enumerate(zip(folders, printed, strict=True), 1):
