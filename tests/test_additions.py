@@ -72,10 +72,15 @@ class ForwardBackward(Training):
 SUBJECTS = {**SUBJECTS, "forward_backward": ForwardBackward}
 '''
 
-NOTE = """    note: Count = TIME("A number to store with the sweep.", 0)
+NOTE = """    note: Count = option_field(HelpPanel.TIME, "A number to store with the sweep.", 0)
 """
-NAPS = """    naps: Count | None = TIME(
-        "Naps before each case.", None, worker=True, compared=True, said="naps"
+NAPS = """    naps: Count | None = option_field(
+        HelpPanel.TIME,
+        "Naps before each case.",
+        None,
+        worker=True,
+        compared=True,
+        described="naps",
     )
 """
 
