@@ -96,7 +96,12 @@ def clean(text: str) -> str:
 
 def one_line(error: BaseException) -> str:
     """The class of an exception, and the first line of its message if it has one."""
-    return ": ".join((type(error).__name__, *str(error).strip().splitlines()[:1]))
+    return ": ".join(filter(None, (type(error).__name__, first_line(error))))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, without the name of its class."""
+    return next(iter(str(error).strip().splitlines()), "")
 
 
 def small_file(path: Path) -> bytes:

@@ -72,10 +72,15 @@ class ForwardBackward(Training):
 SUBJECTS = {**SUBJECTS, "forward_backward": ForwardBackward}
 '''
 
-NOTE = """    note: Count = TIME("A number to store with the sweep.", 0)
+NOTE = """    note: Count = option_field(HelpPanel.TIME, "A number to store with the sweep.", 0)
 """
-NAPS = """    naps: Count | None = TIME(
-        "Naps before each case.", None, worker=True, compared=True, said="naps"
+NAPS = """    naps: Count | None = option_field(
+        HelpPanel.TIME,
+        "Naps before each case.",
+        None,
+        worker=True,
+        compared=True,
+        described="naps",
     )
 """
 
@@ -100,7 +105,7 @@ import json
 import attnbench
 from attnbench.analysis.report import analyse
 from attnbench.commands.claims.claim import read_claims
-from attnbench.commands.claims.judging import judge
+from attnbench.commands.claims.judging import judge_claim
 from attnbench.commands.options import selections
 from attnbench.commands.check.starting import runner
 from attnbench.commands.check.cases import CheckPlan
@@ -117,7 +122,7 @@ found = analyse(load("s"))
 head = "id,claim,predicate,a,b,quantity,lengths,value"
 row = "warm,C.,ratio,local:eager,nearby:eager,cold,16,0.001..1000"
 (claim,) = read_claims(head + chr(10) + row, "mine.csv")
-said = {"picture": picture, "answer": judge(found, claim).conclusion.answer}
+said = {"picture": picture, "answer": judge_claim(found, claim).conclusion.answer}
 print(json.dumps({**data(report, strict=False), **said}))
 """
 

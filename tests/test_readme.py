@@ -16,7 +16,7 @@ import attnbench
 from attnbench.analysis.report import analyse
 from attnbench.mechanisms.catalogue.registry import built_in
 from attnbench.records.storage.journal import load
-from attnbench.records.storage.resuming import asked
+from attnbench.records.storage.resuming import defining
 from attnbench.report.page import captions
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
@@ -126,7 +126,7 @@ def test_captions_are_those_of_the_journals():
         sweep, said = load(ROOT / "reports" / name), " ".join(text.split())
         assert captions(analyse(sweep).cases, sweep)[stem] in said
         words = re.search(rf"`attnbench sweep (.*?) --out reports/{name}`", said)[1]
-        assert asked(request(on_the_command_line(shlex.split(words)))) == asked(sweep.request)
+        assert defining(request(on_the_command_line(shlex.split(words)))) == defining(sweep.request)
         assert not re.search(r"\d[×%]|\bms\b", said.replace("95 %", "")), "a number that was typed"
 
 

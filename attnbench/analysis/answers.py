@@ -116,11 +116,11 @@ def answers(cases: pd.DataFrame, standings: Standings) -> Answers:
 def _fronts(cases: pd.DataFrame) -> Iterator[Front]:
     """The front of each mode in which something was timed."""
     timed = cases[cases[TIME] > 0]
-    for mode, own in timed.groupby("mode", sort=False):
-        honest = own[own["suspect"] == ""]
-        compared = own if honest.empty else honest
+    for mode, of_mode in timed.groupby("mode", sort=False):
+        honest = of_mode[of_mode["suspect"] == ""]
+        compared = of_mode if honest.empty else honest
         counts = Counter(map(int, compared["seq_len"]))
-        reached = own.groupby("series", sort=False)["seq_len"].max()
+        reached = of_mode.groupby("series", sort=False)["seq_len"].max()
         seq_len = max(counts, key=lambda n: (counts[n], n))
         yield Front(
             mode=str(mode),
@@ -134,11 +134,11 @@ def _fronts(cases: pd.DataFrame) -> Iterator[Front]:
 def _missing(cases: pd.DataFrame) -> Iterator[UnmeasuredLengths]:
     """What was not measured in full, in the order of the plan."""
     lost = cases[cases["outcome"] != Outcome.OK]
-    for (mode, series), own in lost.groupby(["mode", "series"], sort=False):
-        own = own.sort_values("seq_len", kind="stable")
+    for (mode, series), of_series in lost.groupby(["mode", "series"], sort=False):
+        of_series = of_series.sort_values("seq_len", kind="stable")
         # a cause has the name of the outcome that it follows from
-        why = own["cause"].where(own["cause"] != "", own["outcome"])
-        for _, alike in own.groupby(why, sort=False):
+        why = of_series["cause"].where(of_series["cause"] != "", of_series["outcome"])
+        for _, alike in of_series.groupby(why, sort=False):
             outcome, cause, reason = map(str, alike[["outcome", "cause", "reason"]].iloc[0])
             lengths = tuple(map(int, alike["seq_len"]))
             yield UnmeasuredLengths(str(mode), str(series), outcome, cause, lengths, reason)
@@ -162,16 +162,18 @@ def rows(
     baseline, suffixed _ahead where the series comes first and _back where the baseline does.
     """
     places = pd.DataFrame([(f.mode, f.seq_len) for f in fronts], columns=["mode", "seq_len"])
-    found = cases.merge(places, how="inner")
+    table = cases.merge(places, how="inner")
     if speedups is not None:
         ratios = {"low": "ratio_low", "high": "ratio_high"}
-        found = found.merge(speedups.rename(columns=ratios), how="left")
+        table = table.merge(speedups.rename(columns=ratios), how="left")
         for mine, other, suffix in (("series", "other", "_ahead"), ("other", "series", "_back")):
             of_baseline = [
                 name in baselines.get(mode, ())
                 for mode, name in zip(crossovers["mode"], crossovers[other], strict=True)
             ]
             chosen = pd.Series(of_baseline, index=crossovers.index, dtype=bool)
-            own = crossovers[chosen].set_index(["mode", mine])
-            found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
-    return found
+            of_baselines = crossovers[chosen].set_index(["mode", mine])
+            table = table.join(
+                of_baselines.drop(columns=other).add_suffix(suffix), on=["mode", "series"]
+            )
+    return table

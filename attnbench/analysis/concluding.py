@@ -93,8 +93,8 @@ class ModePlan:
 
     def failing(self, seq_len: int) -> frozenset[str]:
         """The series that failed at a shorter length, beyond which nothing of them was timed."""
-        known = self.cases[self.cases["seq_len"] < seq_len].sort_values("seq_len")
-        tried = known[known["outcome"].isin([Outcome.OK, *BROKEN])].groupby("series")["outcome"]
+        shorter = self.cases[self.cases["seq_len"] < seq_len].sort_values("seq_len")
+        tried = shorter[shorter["outcome"].isin([Outcome.OK, *BROKEN])].groupby("series")["outcome"]
         return frozenset(str(series) for series, last in tried.last().items() if last in BROKEN)
 
     def scope(self, lengths: Iterable[int]) -> Scope:
@@ -137,7 +137,7 @@ def longer(option: str, seconds: float | None) -> str:
 def plans(cases: pd.DataFrame, request: Request) -> list[ModePlan]:
     """The plans of each mode and sizes, in the order of the sweep."""
     groups = cases.groupby(["mode", "sizes"], sort=False)
-    return [ModePlan(own, request) for _, own in groups]
+    return [ModePlan(block, request) for _, block in groups]
 
 
 def conclusions(
@@ -157,11 +157,11 @@ def conclusions(
         Question.SMALLEST_STATE: answers.least_state,
         Question.LEAST_MEMORY: answers.least_memory,
     }
-    for question, found in winners.items():
+    for question, every in winners.items():
         for plan in plans:
             if question is not Question.SMALLEST_STATE or find(plan.mode).steps:
-                own = (w for w in found if (w.mode, w.sizes) == (plan.mode, plan.sizes))
-                yield from cheapest(question, plan, own)
+                of_plan = (w for w in every if (w.mode, w.sizes) == (plan.mode, plan.sizes))
+                yield from cheapest(question, plan, of_plan)
     by_names = {(plan.mode, series): plan for plan in plans for series in plan.series}
     for pair in pairs:
         plan = by_names[pair.mode, pair.a]
@@ -201,7 +201,13 @@ def cheapest(question: Question, plan: ModePlan, winners: Iterable[Winner]) -> I
 
 
 def _led(question: Question, plan: ModePlan, winner: Winner, rows: pd.DataFrame) -> Conclusion:
-    """Who leads at a length, among what was measured there; `rows` are all its cases."""
+    """Who leads at a length, among what was measured there.
+
+    question: of a winner.
+    plan: of the mode and its sizes.
+    winner: the cheapest, with its ties.
+    rows: all cases at the length.
+    """
     cost = COST[question]
     measured = rows[rows[cost] > 0].set_index("series")[cost]
     series = (winner.first, *(tie.series for tie in winner.ties))
@@ -376,18 +382,18 @@ def exponents(plans: Sequence[ModePlan], fits: pd.DataFrame) -> Iterator[Conclus
     """With which power of N each cost of each series grows; `fits` are those of `scaling`."""
     for plan in plans:
         names = {*plan.cases["series"]}
-        own = fits[(fits["mode"] == plan.mode) & fits["series"].isin(names)]
-        for fit in own.to_dict("records"):
+        of_plan = fits[(fits["mode"] == plan.mode) & fits["series"].isin(names)]
+        for fit in of_plan.to_dict("records"):
             rows = plan.cases[plan.cases["series"] == fit["series"]]
-            known = {*map(int, rows.loc[rows[fit["metric"]] > 0, "seq_len"])}
-            yield _exponent(plan, fit, known)
+            measured = {*map(int, rows.loc[rows[fit["metric"]] > 0, "seq_len"])}
+            yield _exponent(plan, fit, measured)
 
 
-def _exponent(plan: ModePlan, fit: Mapping[Hashable, Any], known: Collection[int]) -> Conclusion:
-    """The exponent of a series over the tail of its curve; `known` are its measured lengths."""
+def _exponent(plan: ModePlan, fit: Mapping[Hashable, Any], measured: Collection[int]) -> Conclusion:
+    """The exponent of a series over the tail of its curve; `measured` are its measured lengths."""
     series = str(fit["series"])
     quantity = str(fit["metric"])
-    lost = (plan.endings.get((series, n), "") for n in plan.lengths if n not in known)
+    lost = (plan.endings.get((series, n), "") for n in plan.lengths if n not in measured)
     answers = {
         Tail.STRAIGHT: Answer.GROWS,
         Tail.BENDING: Answer.BENDS,
@@ -399,7 +405,7 @@ def _exponent(plan: ModePlan, fit: Mapping[Hashable, Any], known: Collection[int
         question=Question.EXPONENT,
         answer=answer,
         mode=plan.mode,
-        scope=plan.scope(n for n in known if n >= fit["from_len"]),
+        scope=plan.scope(n for n in measured if n >= fit["from_len"]),
         basis=basis(quantity),
         series=(series,),
         value=Value(point=fit["exponent"], low=fit["low"], high=fit["high"]),

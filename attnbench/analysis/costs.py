@@ -82,7 +82,7 @@ class Costs:
         self.context_bytes = context_bytes
         share_s = start_s * len({*self.series.values()}) / max(1, len(self.series))
         self.start_s = {CostKind.TIMING: share_s, CostKind.WEIGHING: start_s}
-        self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
+        self.measured: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
 
     def learn(self, planned: Planned, run: Run) -> None:
         """Take a run into account; of all that were made of a case, the shortest.
@@ -105,8 +105,8 @@ class Costs:
         else:
             besides = CostKind.WEIGHING
             ran_s = self.weighing_s(planned)
-        known = self.known.get(self.groups(planned, besides)[0], {})
-        least_s = known[run.case][1] if run.case in known else math.inf
+        earlier = self.measured.get(self.groups(planned, besides)[0], {})
+        least_s = earlier[run.case][1] if run.case in earlier else math.inf
         self.take(besides, planned, min(least_s, max(0.0, run.elapsed_s - ran_s)))
 
     def learn_laps(self, planned: Planned, run: Run) -> float:
@@ -122,7 +122,7 @@ class Costs:
     def take(self, what: CostKind, planned: Planned, cost: float) -> None:
         """Take a measured cost into account, in place of an earlier one of the case."""
         for group in self.groups(planned, what):
-            self.known.setdefault(group, {})[planned.case.key] = planned, cost
+            self.measured.setdefault(group, {})[planned.case.key] = planned, cost
 
     def groups(self, planned: Planned, what: CostKind) -> tuple[Group, ...]:
         """Groups of cases whose costs predict the cost of this one, nearest first.
@@ -138,8 +138,8 @@ class Costs:
 
     def curve(self, planned: Planned, what: CostKind) -> Known:
         """What was measured of the series in the mode, from short to long."""
-        known = self.known.get(self.groups(planned, what)[0], {})
-        return sorted(known.values(), key=lambda pair: seq_len(pair[0]))
+        by_case = self.measured.get(self.groups(planned, what)[0], {})
+        return sorted(by_case.values(), key=lambda pair: seq_len(pair[0]))
 
     def is_unknown(self, planned: Planned, what: CostKind) -> bool:
         """Whether a prediction would only be assumed; see `by_slope`."""
@@ -152,7 +152,7 @@ class Costs:
         groups of which anything was measured.
         """
         groups = self.groups(planned, what)
-        near = next((self.known[group] for group in groups if group in self.known), {})
+        near = next((self.measured[group] for group in groups if group in self.measured), {})
         if planned.case.key in near:
             return near[planned.case.key][1]
         grows = what in (CostKind.SECONDS, CostKind.BYTES)
@@ -217,7 +217,7 @@ class Costs:
         curve = self.curve(planned, CostKind.EXAMINING)
         if not curve:
             return 0.0
-        other, cost_s = min(curve, key=lambda known: abs(seq_len(known[0]) - seq_len(planned)))
+        other, cost_s = min(curve, key=lambda pair: abs(seq_len(pair[0]) - seq_len(planned)))
         return cost_s * max(1.0, self.iteration_s(planned) / self.iteration_s(other))
 
     def memory_s(self, planned: Planned) -> float:
@@ -239,8 +239,8 @@ def by_slope(planned: Planned, curve: Known) -> float:
     `SLOPE_LENGTHS` nothing is known: their costs in proportion to tokens only put cases in order.
     """
     last = curve[-SLOPE_LENGTHS:]
-    lengths = [math.log(seq_len(known)) for known, _ in last]
-    costs = [math.log(cost / known.case.workload.batch) for known, cost in last]
+    lengths = [math.log(seq_len(other)) for other, _ in last]
+    costs = [math.log(cost / other.case.workload.batch) for other, cost in last]
     slope, start = linear_regression(lengths, costs)
     return planned.case.workload.batch * math.exp(start + slope * math.log(seq_len(planned)))
 

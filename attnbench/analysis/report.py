@@ -47,8 +47,10 @@ class Analysis:
 
         Columns: mechanism, form, options, sizes, error (of the output, against float64).
         """
-        known = self.cases[self.cases["error"].notna()]
-        worst = known.groupby(["mechanism", "form", "options", "sizes"], sort=False)["error"].max()
+        compared = self.cases[self.cases["error"].notna()]
+        worst = compared.groupby(["mechanism", "form", "options", "sizes"], sort=False)[
+            "error"
+        ].max()
         return worst.reset_index().sort_values("error", ascending=False, kind="stable")
 
     @property
@@ -65,7 +67,9 @@ class Analysis:
     @property
     def baselines(self) -> tuple[str, ...]:
         """The series to compare with in any mode."""
-        return tuple(dict.fromkeys(name for own in self.baselines_by_mode.values() for name in own))
+        return tuple(
+            dict.fromkeys(name for names in self.baselines_by_mode.values() for name in names)
+        )
 
     @cached_property
     def baselines_by_mode(self) -> Mapping[str, tuple[str, ...]]:
@@ -79,7 +83,7 @@ class Analysis:
 
     def _baselines(self, mode: str) -> tuple[str, ...]:
         cases = self.cases
-        own = self._timed_at_front(mode)
+        at_front = self._timed_at_front(mode)
         usual = cases[cases["mode"] == mode].drop_duplicates("series")
         if self.against:
             sizes = cases.loc[cases["series"].isin(self.against), "sizes"]
@@ -87,10 +91,10 @@ class Analysis:
         elsewhere = sum(
             ~usual["series"].isin(self._timed_at_front(front.mode)) for front in self.answers.fronts
         )
-        chosen = usual["series"].isin([name for name in self.against if name in own])
+        chosen = usual["series"].isin([name for name in self.against if name in at_front])
         order = usual.assign(
             chosen=~chosen,
-            untimed=~usual["series"].isin(own),
+            untimed=~usual["series"].isin(at_front),
             suspect=usual["suspect"] != "",
             elsewhere=elsewhere,
             other=usual["mechanism"] != SOFTMAX,
@@ -139,7 +143,12 @@ class Analysis:
         series: str | None = None,
         against: Collection[str] | None = None,
     ) -> list[Conclusion]:
-        """The conclusions on a question: in a mode, on a series, compared with one of these."""
+        """The conclusions on a question.
+
+        mode: only those in it.
+        series: only those on it.
+        against: only those that compare with one of these.
+        """
         return [*about(self.conclusions, question, mode, series, against)]
 
     @cached_property
@@ -196,7 +205,7 @@ def _series(sweep: Sweep, cases: Frame, name: str) -> tuple[str, ...]:
     """The series of that name, with any sizes, or the first of the mechanism, for each sizes."""
     plain = cases["key"].map({key: one.plain for key, one in series_of(sweep.plan).items()})
     for named in (cases["series"], plain, cases["mechanism"]):
-        if (found := cases[named == name]).size:
-            return tuple(map(str, found.drop_duplicates("sizes")["series"]))
-    known = ", ".join(dict.fromkeys(cases["mechanism"])) or "none"
-    raise UnknownMechanism(f"no mechanism {name!r} in the sweep; known: {known}")
+        if (rows := cases[named == name]).size:
+            return tuple(map(str, rows.drop_duplicates("sizes")["series"]))
+    mechanisms = ", ".join(dict.fromkeys(cases["mechanism"])) or "none"
+    raise UnknownMechanism(f"no mechanism {name!r} in the sweep; known: {mechanisms}")

@@ -46,8 +46,8 @@ def with_bounds(cases: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
 def _peaks(dtypes: pd.Series, sweep: Sweep) -> pd.Series:
     """The measured FLOP/s of products in the number type of each case, NaN if unknown."""
     first = {sweep.request.dtype: [s.matmul_flops for s in sweep.sessions]}
-    known = {d: [s.peaks.get(d) for s in sweep.sessions] + first.get(d, []) for d in set(dtypes)}
-    best = {dtype: max(filter(None, rates), default=np.nan) for dtype, rates in known.items()}
+    by_dtype = {d: [s.peaks.get(d) for s in sweep.sessions] + first.get(d, []) for d in set(dtypes)}
+    best = {dtype: max(filter(None, rates), default=np.nan) for dtype, rates in by_dtype.items()}
     return dtypes.map(best).astype(float)
 
 

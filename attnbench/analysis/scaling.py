@@ -63,7 +63,7 @@ def pairs(cases: pd.DataFrame, ratios: Ratios | None = None) -> Iterator[Pair]:
     repeated = IntervalKind.ROUNDS in {*timed["interval_kind"]}
     for (mode, _), alike in timed.groupby(["mode", "sizes"], sort=False):
         by_series = alike.groupby("series", sort=False)
-        curves = {str(name): cost_curve(own, TIME) for name, own in by_series}
+        curves = {str(name): cost_curve(rows, TIME) for name, rows in by_series}
         for a, b in combinations(curves, 2):
             curve = curves[a].minus(curves[b])
             paired = np.zeros(len(curve), bool)
@@ -132,7 +132,7 @@ def _extent(curve: LogCurve) -> tuple[int, int, int]:
 
 
 def _is_straight(curve: LogCurve) -> bool:
-    known = replace(curve, errors=np.nan_to_num(curve.errors))
-    _, low, high = known.coefficient(2)
+    certain = replace(curve, errors=np.nan_to_num(curve.errors))
+    _, low, high = certain.coefficient(2)
     limit = BEND / (2 * np.ptp(np.log(curve.lengths)))
     return bool(low <= limit and high >= -limit)

@@ -57,7 +57,7 @@ class Margin:
         return self.low > 1
 
     @property
-    def known(self) -> bool:
+    def has_interval(self) -> bool:
         """Whether there is an interval."""
         return not math.isnan(self.low)
 
@@ -88,8 +88,8 @@ class Standings:
 
     def margin(self, a: str, b: str, mode: str, seq_len: int) -> Margin:
         """The time of `a` over the time of `b`; `UNKNOWN` where one of them was not timed."""
-        if found := self.pairs.get((mode, a, b, seq_len)):
-            return Margin.of(*found)
+        if entry := self.pairs.get((mode, a, b, seq_len)):
+            return Margin.of(*entry)
         log, half = self.pairs.get((mode, b, a, seq_len), (math.nan, math.nan))
         return Margin.of(-log, half)
 
@@ -129,8 +129,8 @@ def within_ranges(sizes: tuple[int, ...], widths: Array) -> Array:
     lowest, step = np.linspace(-8, 8, 321, retstep=True)
     density = np.exp(-(lowest**2) / 2) / math.sqrt(2 * math.pi) * step
     above = ndtr(lowest[:, None] + math.sqrt(2) * widths) - ndtr(lowest[:, None])
-    own = {size: size * (density @ above ** (size - 1)) for size in set(sizes)}
-    return np.asarray(np.prod([own[size] for size in sizes], axis=0))
+    by_size = {size: size * (density @ above ** (size - 1)) for size in set(sizes)}
+    return np.asarray(np.prod([by_size[size] for size in sizes], axis=0))
 
 
 @dataclass(frozen=True)
@@ -154,15 +154,15 @@ def places(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[
         return sum(m.costs_more for m in over[name]), sum(logs) / max(len(logs), 1)
 
     left = sorted(series, key=key)
-    found = list[Standing]()
+    standings = list[Standing]()
     while left:
         leader, *others = left
         left = [name for name in others if margin(name, leader).costs_more]
-        rank = 1 + len(found)
-        first = found[0].series if found else leader
+        rank = 1 + len(standings)
+        first = standings[0].series if standings else leader
         level = [leader, *(name for name in others if name not in left)]
-        found += [Standing(n, rank, margin(n, first) if n != first else ONE) for n in level]
-    return found
+        standings += [Standing(n, rank, margin(n, first) if n != first else ONE) for n in level]
+    return standings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,8 +200,8 @@ def winners(
     """
     blocks = (
         block
-        for _, own in cases[cases[metric] > 0].groupby(["mode", "sizes"], sort=False)
-        for _, block in own.groupby("seq_len")
+        for _, of_sizes in cases[cases[metric] > 0].groupby(["mode", "sizes"], sort=False)
+        for _, block in of_sizes.groupby("seq_len")
     )
     for block in blocks:
         mode, sizes, seq_len = block[["mode", "sizes", "seq_len"]].iloc[0]
@@ -217,8 +217,8 @@ def winners(
             sizes=str(sizes),
             seq_len=int(seq_len),
             first=first.series,
-            ties=tuple(place for place in level if place.margin.known),
-            unsure=tuple(place for place in level if not place.margin.known),
+            ties=tuple(place for place in level if place.margin.has_interval),
+            unsure=tuple(place for place in level if not place.margin.has_interval),
             runner_up=next((place for place in others if place.rank > 1), None),
             measured=len(costs),
         )

@@ -92,28 +92,28 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
-    times = {p.case.key: t for p, _, found in every if (t := found[TIME].point) > 0}
+    times = {p.case.key: t for p, _, estimates in every if (t := estimates[TIME].point) > 0}
     rates = next((peak_rates(session) for session in sweep.sessions), None)
     predicted = predictions(sweep.plan, sweep.runs, times, rates)
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     rows = [
         _identity(planned, names[planned.case.key], sweep.request.batch_tokens)
         | {"sizes": sizes[planned.case.key]}
-        | _ending(planned, own)
-        | _noted(own)
+        | _ending(planned, case_runs)
+        | _noted(case_runs)
         | timed_by
         | _columns(estimates, planned.case.workload)
         | {
             "interval_kind": str(estimates[TIME].kind),
-            "samples": sum(len(run.samples) for run in timed_runs(own)),
-            "launch_bound": launch_bound(timed_runs(own)),
-            "shows_launches": any(map(shows_launches, timed_runs(own))),
+            "samples": sum(len(run.samples) for run in timed_runs(case_runs)),
+            "launch_bound": launch_bound(timed_runs(case_runs)),
+            "shows_launches": any(map(shows_launches, timed_runs(case_runs))),
         }
         | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
         | {"filled": planned.filled}
         | predicted.get(planned.case.key, dict.fromkeys(PREDICTED.values(), math.nan))
-        | _values(own)
-        for planned, own, estimates in every
+        | _values(case_runs)
+        for planned, case_runs, estimates in every
     ]
     table = pd.DataFrame(rows)
     unmeasured = (row.key for row in ROWS if row.key not in table)
@@ -174,19 +174,26 @@ def timed_runs(runs: Sequence[Run]) -> list[Run]:
 
 def _estimates(cases: Sequence[Sequence[Run]]) -> list[dict[str, Estimate]]:
     """The estimates of each case, by metric, of what rounds repeat."""
-    found = {row.key: _estimated(row.key, cases) for row in ROWS if row.interval}
-    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+    by_metric = {row.key: _estimated(row.key, cases) for row in ROWS if row.interval}
+    return [
+        dict(zip(by_metric, values, strict=True))
+        for values in zip(*by_metric.values(), strict=True)
+    ]
 
 
 def _estimated(key: str, cases: Sequence[Sequence[Run]]) -> list[Estimate]:
     """A cost of each case: over rounds if any case was repeated, else within its one run."""
     samples = [[numbers for run in runs if (numbers := _numbers(key, run))] for runs in cases]
-    rounds = [[median(numbers) for numbers in own] for own in samples]
-    logs = [[math.log(n) for n in own] if min(own, default=0) > 0 else [] for own in rounds]
-    found = over_rounds(logs) or [median_interval(own[0]) if own else Estimate() for own in samples]
+    rounds = [[median(numbers) for numbers in of_case] for of_case in samples]
+    logs = [
+        [math.log(n) for n in of_case] if min(of_case, default=0) > 0 else [] for of_case in rounds
+    ]
+    intervals = over_rounds(logs) or [
+        median_interval(of_case[0]) if of_case else Estimate() for of_case in samples
+    ]
     return [  # inference has no backward pass: its time is 0
-        Estimate(point=min(own)) if own and not log else estimate
-        for own, log, estimate in zip(rounds, logs, found, strict=True)
+        Estimate(point=min(of_case)) if of_case and not log else estimate
+        for of_case, log, estimate in zip(rounds, logs, intervals, strict=True)
     ]
 
 
@@ -206,10 +213,10 @@ def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, fl
     n = workload.outputs
     inverse = replace(time, point=n / time.point, low=n / time.high, high=n / time.low)
     token = replace(time, point=time.point / n, low=time.low / n, high=time.high / n)
-    known = estimates | {"token_s": token, "tokens_per_s": inverse}
+    every = estimates | {"token_s": token, "tokens_per_s": inverse}
     columns = (
         zip(TABLE[key].estimate, (e.point, e.low, e.high, e.log_se, e.df), strict=True)
-        for key, e in known.items()
+        for key, e in every.items()
     )
     return dict(chain.from_iterable(columns))
 
@@ -276,14 +283,14 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
 
     Counts from a run replace those of the plan, which are split into parts.
     """
-    known: dict[str, list[float]] = {}
+    by_key: dict[str, list[float]] = {}
     for key, value in (
         pair for run in runs if run.outcome is Outcome.OK for pair in run.values.items()
     ):
         if not TABLE[key].interval:
-            known.setdefault(key, []).append(value)
-    values = {key: combine_runs(key, numbers) for key, numbers in known.items()}
-    return values | dict.fromkeys(WORK[2:] if "flops" in known else (), math.nan)
+            by_key.setdefault(key, []).append(value)
+    values = {key: combine_runs(key, numbers) for key, numbers in by_key.items()}
+    return values | dict.fromkeys(WORK[2:] if "flops" in by_key else (), math.nan)
 
 
 def combine_runs(key: str, values: Sequence[float]) -> float:

@@ -15,20 +15,20 @@ def suspects(
     runs: Sequence[Run], names: Mapping[str, str], too_fast: Sequence[str]
 ) -> dict[str, str]:
     """The signs of each series, by its name; those without any are left out or empty."""
-    found: dict[str, dict[str, None]] = {}
+    signs_by_series: dict[str, dict[str, None]] = {}
     kept: dict[str, float] = {}
     for run in runs:
         name = names.get(run.case, run.case)
-        found.setdefault(name, {}).update(
+        signs_by_series.setdefault(name, {}).update(
             dict.fromkeys(run.notes.get(Note.SUSPECT, "").split("; "))
         )
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     for name, kept_bytes in kept.items():
         if kept_bytes > LEAK:
-            found[name][f"keeps {units.size(kept_bytes)} with each iteration"] = None
+            signs_by_series[name][f"keeps {units.size(kept_bytes)} with each iteration"] = None
     for name in too_fast:
-        found.setdefault(name, {})["took less time than reading its input takes"] = None
-    return {name: "; ".join(filter(None, signs)) for name, signs in found.items()}
+        signs_by_series.setdefault(name, {})["took less time than reading its input takes"] = None
+    return {name: "; ".join(filter(None, signs)) for name, signs in signs_by_series.items()}
 
 
 def rankable(cases: pd.DataFrame) -> pd.DataFrame:

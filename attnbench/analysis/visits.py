@@ -33,8 +33,10 @@ def timed(
     that includes a GPU's launches has no ratio. `depths` are the layers of stacks, whose times are
     those of a layer.
     """
-    suspect = {name for name, own in runs.items() if any(Note.SUSPECT in r.notes for r in own)}
-    runs = {name: own for name, own in runs.items() if name not in suspect}
+    suspect = {
+        name for name, of_series in runs.items() if any(Note.SUSPECT in r.notes for r in of_series)
+    }
+    runs = {name: of_series for name, of_series in runs.items() if name not in suspect}
     new = [name for name in series if len(runs.get(name, ())) == 1]
     if not new:
         return []
@@ -42,14 +44,18 @@ def timed(
     scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
     # the faster lap of each pair, as in ratios
     laps = {
-        name: {(run.round, pair): s for run in own for pair, s in by_pair(run.samples).items()}
-        for name, own in runs.items()
+        name: {
+            (run.round, pair): s for run in of_series for pair, s in by_pair(run.samples).items()
+        }
+        for name, of_series in runs.items()
     }
     times = {}
-    for name, own in runs.items():
-        seconds = [*laps[name].values()] or [s.seconds for run in own for s in run.samples]
+    for name, of_series in runs.items():
+        seconds = [*laps[name].values()] or [s.seconds for run in of_series for s in run.samples]
         times[name] = scale * median(seconds) / depths.get(name, 1)
-    launched = {name for name, own in runs.items() if any(Note.LAUNCHES in r.notes for r in own)}
+    launched = {
+        name for name, of_series in runs.items() if any(Note.LAUNCHES in r.notes for r in of_series)
+    }
     first = min(times, key=lambda name: (name in launched, times[name]))
     return [
         TimedSeries(

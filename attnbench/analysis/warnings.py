@@ -20,7 +20,7 @@ UNFUSED = "attention_math"  # of torch: the operator that stores the weights
 CLOCK = 0.95  # of the highest clock among cases that are compared
 
 
-class Found(NamedTuple):
+class Evidence(NamedTuple):
     """What tests look at: a sweep, its cases, and the series of a case by its key."""
 
     sweep: Sweep
@@ -29,151 +29,160 @@ class Found(NamedTuple):
 
 
 Values: TypeAlias = tuple[object, ...]  # they fill the sentence of one warning
-Test: TypeAlias = Callable[[Found], Iterable[Values]]
+Test: TypeAlias = Callable[[Evidence], Iterable[Values]]
 
 
 def warnings(sweep: Sweep, cases: Frame) -> Iterator[str]:
     """The warnings of a sweep, each once, the most serious first."""
-    found = Found(sweep, cases, series_names(sweep.plan))
+    evidence = Evidence(sweep, cases, series_names(sweep.plan))
     for test, sentence in WARNINGS.values():
-        yield from dict.fromkeys(sentence.format(*values) for values in test(found))
+        yield from dict.fromkeys(sentence.format(*values) for values in test(evidence))
 
 
-def mixed_causality(plan: Sequence[Planned], found: Collection[str] = ()) -> Iterator[str]:
-    """A warning if some series of passes are causal, but not all; `found` are cases seen to be."""
+def planned_warnings(plan: Sequence[Planned]) -> Iterator[str]:
+    """The warnings that a plan gives before anything has run."""
+    _, sentence = WARNINGS["causality"]
+    return (sentence.format(*values) for values in mixed_causality(plan))
+
+
+def mixed_causality(plan: Sequence[Planned], observed: Collection[str] = ()) -> Iterator[Values]:
+    """The series of passes that are causal, in a text, if some are and others are not.
+
+    observed: keys of cases that were seen to be causal, though nobody asked for that
+    """
     names = series_names(plan)
     passes = [planned.case for planned in plan if not planned.case.workload.steps]
-    causal = {names[case.key] for case in passes if case.workload.causal or case.key in found}
+    causal = {names[case.key] for case in passes if case.workload.causal or case.key in observed}
     every = dict.fromkeys(names[case.key] for case in passes)
     if 0 < len(causal) < len(every):
-        listed = ", ".join(series for series in every if series in causal)
-        yield (
-            f"always causal, while the others attend to all tokens: {listed}; --causal makes all"
-            " causal"
-        )
+        yield (", ".join(series for series in every if series in causal),)
 
 
 def _when(true: Callable[[Sweep], bool]) -> Test:
     """A sentence without values, if that is true of the sweep."""
-    return lambda found: [()] if true(found.sweep) else []
+    return lambda evidence: [()] if true(evidence.sweep) else []
 
 
 def _noted(kind: Note) -> Test:
     """The series, note and package of each run that has a note of this kind."""
-    return lambda found: (
-        (found.names.get(run.case, run.case), run.notes[kind], run.notes.get(Note.PACKAGE, ""))
-        for run in found.sweep.runs
+    return lambda evidence: (
+        (evidence.names.get(run.case, run.case), run.notes[kind], run.notes.get(Note.PACKAGE, ""))
+        for run in evidence.sweep.runs
         if kind in run.notes
     )
 
 
 def _marked(column: str) -> Test:
     """Each series that has texts in a column of the cases, with each of these."""
-    return lambda found: found.cases.loc[found.cases[column] != "", ["series", column]].itertuples(
-        index=False
-    )
+    return lambda evidence: evidence.cases.loc[
+        evidence.cases[column] != "", ["series", column]
+    ].itertuples(index=False)
 
 
-def _missing_shards(found: Found) -> Iterator[Values]:
-    if missing := units.few(found.sweep.missing):
-        held = found.sweep.shards
+def _missing_shards(evidence: Evidence) -> Iterator[Values]:
+    if missing := units.few(evidence.sweep.missing):
+        held = evidence.sweep.shards
         yield len(held), many(held[0].of, "shard"), missing
 
 
-def _causal(found: Found) -> Iterable[Values]:
-    seen = {run.case for run in found.sweep.runs if Note.CAUSAL in run.notes}
-    return zip(mixed_causality(found.sweep.plan, seen))
+def _causal(evidence: Evidence) -> Iterable[Values]:
+    seen = {run.case for run in evidence.sweep.runs if Note.CAUSAL in run.notes}
+    return mixed_causality(evidence.sweep.plan, seen)
 
 
-def _unexamined(found: Found) -> Iterable[Values]:
+def _unexamined(evidence: Evidence) -> Iterable[Values]:
     """Series of which no run could be examined."""
-    examined = {series for series, *_ in _noted(Note.EXAMINED)(found)}
-    return (values for values in _noted(Note.UNEXAMINED)(found) if values[0] not in examined)
+    examined = {series for series, *_ in _noted(Note.EXAMINED)(evidence)}
+    return (values for values in _noted(Note.UNEXAMINED)(evidence) if values[0] not in examined)
 
 
-def _uncounted(found: Found) -> Iterable[Values]:
+def _uncounted(evidence: Evidence) -> Iterable[Values]:
     """Each series whose peaks miss memory, with what they miss at its longest length."""
-    rows = found.cases[found.cases["uncounted"] != ""].sort_values("seq_len", kind="stable")
+    rows = evidence.cases[evidence.cases["uncounted"] != ""].sort_values("seq_len", kind="stable")
     return dict(zip(rows["series"], rows["uncounted"], strict=True)).items()
 
 
-def _types(found: Found) -> Iterator[Values]:
+def _types(evidence: Evidence) -> Iterator[Values]:
     """Types other than the case's, except wider ones, which sums and softmax often use."""
-    by_dtype = found.cases.groupby(["mechanism", "dtype"], sort=False)["number_types"]
+    by_dtype = evidence.cases.groupby(["mechanism", "dtype"], sort=False)["number_types"]
     for (mechanism, dtype), recorded in by_dtype:
         names = {name for text in recorded for name in text.split(", ") if name}
-        own = ITEM_BYTES.get(str(dtype), 0)
-        wider = {name for name in names if ITEM_BYTES.get(name, 0) > own}
+        item_bytes = ITEM_BYTES.get(str(dtype), 0)
+        wider = {name for name in names if ITEM_BYTES.get(name, 0) > item_bytes}
         if others := sorted(names - wider - {dtype}):
             yield mechanism, ", ".join(others), dtype
 
 
-def _away(found: Found) -> Iterable[Values]:
+def _away(evidence: Evidence) -> Iterable[Values]:
     """Series away over `AWAY` of the median lap of a case, with the largest of these shares."""
     shares: dict[str, list[float]] = {}
-    for run in timed_runs(found.sweep.runs):
+    for run in timed_runs(evidence.sweep.runs):
         timed = [s for s in run.samples if s.clock == Clock.CPU]
         shares.setdefault(run.case, []).extend(s.away_s / s.wall_s for s in timed)
-    cases = sorted((median(own), found.names.get(key, key)) for key, own in shares.items() if own)
+    cases = sorted(
+        (median(case_shares), evidence.names.get(key, key))
+        for key, case_shares in shares.items()
+        if case_shares
+    )
     largest = {series: share for share, series in cases if share > AWAY}
     return ((series, percent(share)) for series, share in largest.items())
 
 
-def _launch_bound(found: Found) -> Iterator[Values]:
-    if bound := int(found.cases["launch_bound"].sum()):
-        yield bound, found.cases["time_s"].notna().sum()
+def _launch_bound(evidence: Evidence) -> Iterator[Values]:
+    if bound := int(evidence.cases["launch_bound"].sum()):
+        yield bound, evidence.cases["time_s"].notna().sum()
 
 
-def _show_launches(found: Found) -> Iterator[Values]:
-    if visible := len({run.case for run in found.sweep.runs if shows_launches(run)}):
+def _show_launches(evidence: Evidence) -> Iterator[Values]:
+    if visible := len({run.case for run in evidence.sweep.runs if shows_launches(run)}):
         yield (many(visible, "case"),)
 
 
-def _clocks(found: Found) -> Iterable[Values]:
+def _clocks(evidence: Evidence) -> Iterable[Values]:
     """A clock that is low for all of a block biases no ratio."""
-    cases = found.cases
+    cases = evidence.cases
     best = cases.groupby(["mode", "seq_len", "sizes"])["sm_clock_hz"].transform("max")
     clocks = (cases["sm_clock_hz"] / best).groupby(cases["series"], sort=False).min()
     return ((name, percent(share)) for name, share in clocks[clocks < CLOCK].items())
 
 
-def _throttled(found: Found) -> Iterator[Values]:
-    timed = timed_runs(found.sweep.runs)
+def _throttled(evidence: Evidence) -> Iterator[Values]:
+    timed = timed_runs(evidence.sweep.runs)
     reasons = Counter(filter(None, (run.notes.get(Note.THROTTLE) for run in timed)))
     reasons["a clock far below its maximum"] += sum(Note.CLOCK in run.notes for run in timed)
     if parts := "; ".join(f"{by} in {many(runs, 'run')}" for by, runs in reasons.items() if runs):
         yield (parts,)
 
 
-def _unfused(found: Found) -> Iterable[Values]:
-    unfused = found.cases[found.cases["attention_kernel"].str.contains(UNFUSED)]
+def _unfused(evidence: Evidence) -> Iterable[Values]:
+    unfused = evidence.cases[evidence.cases["attention_kernel"].str.contains(UNFUSED)]
     return (
         (series, many(runs, "case")) for series, runs in unfused["series"].value_counts().items()
     )
 
 
-def _cached(found: Found) -> Iterator[Values]:
-    caches = {session.notes.get("L2 cache", "") for session in found.sweep.sessions} - {""}
-    if caches and not found.sweep.request.settings.cold:
+def _cached(evidence: Evidence) -> Iterator[Values]:
+    caches = {session.notes.get("L2 cache", "") for session in evidence.sweep.sessions} - {""}
+    if caches and not evidence.sweep.request.settings.cold:
         cache_bytes = 1024 * max(int(cache.split()[0]) for cache in caches)
-        if kept := int((found.cases["state_bytes"] < KEPT_CACHES * cache_bytes).sum()):
+        if kept := int((evidence.cases["state_bytes"] < KEPT_CACHES * cache_bytes).sum()):
             yield many(kept, "case"), KEPT_CACHES, units.size(cache_bytes)
 
 
-def _busy(found: Found) -> Iterator[Values]:
+def _busy(evidence: Evidence) -> Iterator[Values]:
     """Load does not disturb CPU time; what it does to clock rates is seen beside each lap."""
-    sessions = found.sweep.sessions
+    sessions = evidence.sweep.sessions
     cores = max((session.cores for session in sessions), default=1)
     threads = max((session.threads for session in sessions), default=1)
-    timed = timed_runs(found.sweep.runs)
+    timed = timed_runs(evidence.sweep.runs)
     loads = [run.values.get("load_before", 0.0) - threads for run in timed]
     load = max([*loads, *(session.load or 0.0 for session in sessions)], default=0.0)
-    if load > BUSY * cores and found.sweep.request.settings.clock is not Clock.CPU:
+    if load > BUSY * cores and evidence.sweep.request.settings.clock is not Clock.CPU:
         yield f"{load:.1f}", many(cores, "core")
 
 
-def _single_round(found: Found) -> Iterator[Values]:
-    kinds = set(found.cases.loc[found.cases["time_s"].notna(), "interval_kind"])
+def _single_round(evidence: Evidence) -> Iterator[Values]:
+    kinds = set(evidence.cases.loc[evidence.cases["time_s"].notna(), "interval_kind"])
     if kinds and IntervalKind.ROUNDS not in kinds:
         yield ()
 
@@ -186,16 +195,18 @@ def _warned(*kinds: Note) -> dict[str, tuple[Test, str]]:
 # kinds of warnings, the most serious first: the test and the sentence of each
 WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
     "shards": (_missing_shards, "incomplete: {} of {}; missing {}; attnbench merge adds them"),
-    "journal": (lambda found: zip(found.sweep.warnings), "{}"),
+    "journal": (lambda evidence: zip(evidence.sweep.warnings), "{}"),
     "unfinished": (_when(lambda sweep: not sweep.finished),
                    "the sweep did not finish; --resume continues it"),
     "machines": (_when(lambda sweep: len({one.fingerprint for one in sweep.sessions}) > 1),
                  "times come from sessions on different machines or versions; measure everything"
                  " again on one"),
-    "shared GPU": (lambda found: zip(s.notes[OTHERS] for s in found.sweep.sessions
+    "shared GPU": (lambda evidence: zip(s.notes[OTHERS] for s in evidence.sweep.sessions
                                      if OTHERS in s.notes),
                    "other processes used the GPU when the sweep began: {}"),
-    "causality": (_causal, "{}"),
+    "causality": (_causal,
+                  "always causal, while the others attend to all tokens: {}; --causal makes all"
+                  " causal"),
     "suspect": (_marked("suspect"), NOTES[Note.SUSPECT].warning),
     **_warned(Note.CHANGED, Note.ODD, Note.PROCESSES, Note.LATER),
     "unexamined": (_unexamined, NOTES[Note.UNEXAMINED].warning),

@@ -3,7 +3,7 @@
 import sys
 from contextlib import suppress
 
-from attnbench.errors import one_line
+from attnbench.errors import first_line
 
 # the last is how torch's allocator fails on a MIG instance, or in a container, when it asks NVML
 # what is free
@@ -53,7 +53,7 @@ def device_failure() -> str:
     try:
         torch.cuda.synchronize()
     except RuntimeError as error:
-        return one_line(error)
+        return first_line(error)
     return ""
 
 

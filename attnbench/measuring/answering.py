@@ -3,7 +3,7 @@
 from typing import Any
 
 from attnbench.devices.out_of_memory import is_out_of_memory
-from attnbench.errors import one_line
+from attnbench.errors import first_line, one_line
 from attnbench.measuring.server import Conversation, mapped_libraries, module_files
 from attnbench.records import Outcome
 from attnbench.records.messages import (
@@ -45,9 +45,13 @@ class Answering:
 
 
 def failure(error: BaseException) -> Failure:
-    """What an exception means, with its reason."""
+    """What an exception means, with its reason.
+
+    Of a class of this package that is its sentence alone, of any other also the name of the class.
+    """
     own = type(error).__module__.startswith("attnbench.")  # not one of a user's classes
     if own and hasattr(error, "outcome"):
         return Failure(outcome=error.outcome, reason=str(error))
     outcome = Outcome.OOM if is_out_of_memory(error) else Outcome.FAILED
-    return Failure(outcome=outcome, reason=one_line(error))
+    sentence = first_line(error) if own else ""
+    return Failure(outcome=outcome, reason=sentence or one_line(error))

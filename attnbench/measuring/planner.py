@@ -55,7 +55,7 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
     for w in dict.fromkeys(make_workload(mechanism, request, *each) for each in every):
         for form in forms(mechanism, chosen, config, w):
             case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
-            yield describe(mechanism, case, config, request)
+            yield plan_case(mechanism, case, config, request)
 
 
 def facts(name: str) -> CardFacts:
@@ -113,7 +113,7 @@ def make_workload(card: Card, request: Request, sizes: Sizes, mode: Mode, seq_le
     )
 
 
-def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
+def plan_case(card: Card, case: Case, config: Any, request: Request) -> Planned:
     """A case with FLOPs, parameters, bytes, and why it cannot run."""
     w = case.workload
     form = card.forms[case.form]

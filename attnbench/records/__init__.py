@@ -23,7 +23,17 @@ from attnbench.records.bounds import (
 )
 from attnbench.records.card import UNDECLARED, CardFacts, Causality, Family
 from attnbench.records.case import Case, Level, Shell, Workload, canonical
-from attnbench.records.kernel import AGREES, TRIED, Aspect, Attempt, Kernel, KernelFinding, PanelRow
+from attnbench.records.kernel import (
+    AGREES,
+    GRADIENT,
+    TRIED,
+    USUAL_INPUTS,
+    Aspect,
+    Attempt,
+    Kernel,
+    KernelFinding,
+    PanelRow,
+)
 from attnbench.records.machine import OTHERS, Environment
 from attnbench.records.modes import PASSES, Mode
 from attnbench.records.request import (

@@ -6,6 +6,8 @@ from enum import StrEnum
 from attnbench.records.bounds import Dtype, Many, Option, Seconds, Size
 
 AGREES = 1e-2  # an error below which a way to call a function is its own
+USUAL_INPUTS = "as usual"  # the name of inputs that no stress changes
+GRADIENT = "d"  # begins the name of a gradient among errors: `dq`
 
 
 class Aspect(StrEnum):
@@ -62,6 +64,11 @@ class Attempt:
     repeats: bool = False
     options: tuple[tuple[str, Option], ...] = ()
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether its inputs are those that no stress changes."""
+        return self.inputs == USUAL_INPUTS
+
 
 @dataclass(frozen=True, kw_only=True)
 class PanelRow:
@@ -86,6 +93,11 @@ class PanelRow:
     calls: int = 1
     took_s: Seconds = 0.0
 
+    @classmethod
+    def without(cls, attempt: Attempt, finding: KernelFinding, reason: str) -> "PanelRow":
+        """The row of an attempt that compared nothing, for this reason."""
+        return cls(attempt=attempt, finding=finding, errors={}, ours={}, allowed={}, reason=reason)
+
     @property
     def passes(self) -> bool:
         """Whether nothing wrong was found; also of what was not tried."""
@@ -95,6 +107,11 @@ class PanelRow:
     def tried(self) -> bool:
         """Whether there was something to compare."""
         return self.finding in TRIED
+
+    @property
+    def compares_gradients(self) -> bool:
+        """Whether the gradient of a tensor is among the errors."""
+        return any(name.startswith(GRADIENT) for name in self.errors)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -474,9 +474,9 @@ def answer_of(question: type[ProcessQuestion[A]]) -> type[A]:
     Raises `TypeError` if the class names none.
     """
     for base in getattr(question, "__orig_bases__", ()):
-        for found in get_args(base):
-            if isinstance(found, type) and issubclass(found, ProcessAnswer):
-                return found  # type: ignore[return-value]
+        for argument in get_args(base):
+            if isinstance(argument, type) and issubclass(argument, ProcessAnswer):
+                return argument  # type: ignore[return-value]
     raise TypeError(f"{question.__name__} names no answer")
 
 

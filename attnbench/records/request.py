@@ -1,14 +1,13 @@
 """What is requested of a sweep: each option once, as a typed field.
 
 The command line, `--config`, `attnbench.sweep`, `sweep.toml` and `--resume` follow from the fields
-that `option` makes; `running.request.options` reads their text, and `running.request.requests`
-replaces what the program chooses.
+that `option_field` makes; `running.request.options` reads their text, and
+`running.request.requests` replaces what the program chooses.
 """
 
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from attnbench.records.bounds import Count, Dtype, Many, Seconds, Share, Size
@@ -35,24 +34,24 @@ class HelpPanel(StrEnum):
     OUTPUT = "Output"
 
 
-def option(panel: HelpPanel, text: str, default: Any = MISSING, **how: Any) -> Any:
-    """A field that is an option of `sweep`, with the help `text`.
+def option_field(panel: HelpPanel, text: str, default: Any = MISSING, **uses: Any) -> Any:
+    """A field that is an option of `sweep`.
 
-    `chosen` says what the program chooses where the option is left out; without it the default
-    counts. `name`: of the option, where it is not the field's. Resuming may change a `limit`. More
-    of `how` is as for `setting`.
+    panel: the group of options in the help.
+    text: the help.
+    default: of the field; without one the program chooses, or the option must be given.
+    uses: `chosen`, what the help says that the program chooses where the option is left out;
+        `name` of the option, where it is not the field's; `limit`, whether resuming may change
+        it; and those of `setting`.
     """
-    return field(default=default, metadata={"panel": panel, "help": text, **how})
-
-
-WHAT, SIZES, NUMBERS, TIME, CLUSTER = (partial(option, panel) for panel in [*HelpPanel][:5])
+    return field(default=default, metadata={"panel": panel, "help": text, **uses})
 
 
 def setting(default: Any, **uses: Any) -> Any:
     """A field of `Settings`, with metadata on its uses elsewhere.
 
     `worker`: its value is sent to measuring processes. `compared`: `compare` names it where two
-    sweeps differ in it. `said`: how a report's conditions describe it when it is on.
+    sweeps differ in it. `described`: how a report's conditions describe it when it is on.
     """
     return field(default=default, metadata=uses)
 
@@ -61,32 +60,36 @@ def setting(default: Any, **uses: Any) -> Any:
 class Settings:
     """How a sweep measures; the same for all cases."""
 
-    threads: Size = NUMBERS(
+    threads: Size = option_field(
+        HelpPanel.NUMBERS,
         "CPU threads. One is timed by CPU time, more by wall time, which is less certain.",
         1,
         chosen="1 on a CPU, else all available cores",
     )
-    cold: bool = NUMBERS(
+    cold: bool = option_field(
+        HelpPanel.NUMBERS,
         "On CUDA: flush the L2 cache before each iteration.",
         default=False,
         chosen="on in decode on a GPU: no model leaves a step's state in the cache",
         worker=True,
         compared=True,
     )
-    cuda_graphs: bool = NUMBERS(
+    cuda_graphs: bool = option_field(
+        HelpPanel.NUMBERS,
         "On CUDA: time replays of captured iterations.",
         default=False,
         worker=True,
         compared=True,
-        said="CUDA graphs",
+        described="CUDA graphs",
     )
-    energy: bool = NUMBERS(
+    energy: bool = option_field(
+        HelpPanel.NUMBERS,
         "On NVIDIA GPUs: measure the energy of an iteration, in 4 s more for each run.",
         default=False,
         worker=True,
-        said="energy",
+        described="energy",
     )
-    seed: Count = TIME("Random seed for parameters, inputs and order.", 0)
+    seed: Count = option_field(HelpPanel.TIME, "Random seed for parameters, inputs and order.", 0)
     sample_s: Seconds = 0.8  # timed work of one run, over all laps
     interval_s: Seconds = 0.01  # a shorter iteration is repeated within one sample
     # what counts where there is no device time
@@ -130,76 +133,98 @@ class Request:
     Of several `variants`, width, heads, dtype, batch and step are those of the first.
     """
 
-    models: tuple[str, ...] = WHAT(
+    models: tuple[str, ...] = option_field(
+        HelpPanel.WHAT,
         "Names, patterns (synth*), forms (transformer:eager), options (linformer[rank=64]), groups"
         " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME, stacks of"
         " layers (stack(3*gated_delta_net+grouped_query)).",
         ("@fig2",),
         chosen="@fig2",
     )
-    lengths: tuple[Size, ...] = WHAT(
+    lengths: tuple[Size, ...] = option_field(
+        HelpPanel.WHAT,
         "Sequence lengths or ranges: 128..65536:x2 (doubling), 100..500:+100 (steps).",
         DOUBLING,
         chosen="128..65536:x2",
     )
-    modes: tuple[Mode, ...] = WHAT(
-        f"{', '.join(Mode)}, or both: training and inference.", BOTH, name="mode", chosen="both"
+    modes: tuple[Mode, ...] = option_field(
+        HelpPanel.WHAT,
+        f"{', '.join(Mode)}, or both: training and inference.",
+        BOTH,
+        name="mode",
+        chosen="both",
     )
-    level: Level = WHAT(
+    level: Level = option_field(
+        HelpPanel.WHAT,
         "What to time: core (q, k, v to output), attention (with projections),"
         " model (a whole classifier).",
         chosen="model; attention for decode",
     )
-    causal: bool = WHAT("Causal attention: no token sees later ones.", default=False)
-    fill: bool | None = WHAT(
+    causal: bool = option_field(
+        HelpPanel.WHAT, "Causal attention: no token sees later ones.", default=False
+    )
+    fill: bool | None = option_field(
+        HelpPanel.WHAT,
         "In decode: fill states with random numbers in place of running prompts.",
         default=None,
         chosen="where a prompt takes longer than the steps",
     )
-    step: Size = WHAT("In decode: tokens of a step.", 1, chosen="1")
-    padding: Share = WHAT("Share of each sequence that is padding.", 0.0, chosen="0")
-    preset: str = SIZES(
+    step: Size = option_field(HelpPanel.WHAT, "In decode: tokens of a step.", 1, chosen="1")
+    padding: Share = option_field(
+        HelpPanel.WHAT, "Share of each sequence that is padding.", 0.0, chosen="0"
+    )
+    preset: str = option_field(
+        HelpPanel.SIZES,
         "Sizes from a column of Fastformer's Table 9, of llama or qwen-next, or for a gpu.",
         "mind-classification",
     )
-    width: Size = SIZES("Width of the model, D.", chosen="the preset's")
-    heads: Size = SIZES("Attention heads, H.", chosen="the preset's")
-    tokens: Many = SIZES(
+    width: Size = option_field(HelpPanel.SIZES, "Width of the model, D.", chosen="the preset's")
+    heads: Size = option_field(HelpPanel.SIZES, "Attention heads, H.", chosen="the preset's")
+    tokens: Many = option_field(
+        HelpPanel.SIZES,
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",
         chosen="8k on a CPU, 128k on a GPU, or the preset's",
     )
-    batch: Many | None = SIZES(
+    batch: Many | None = option_field(
+        HelpPanel.SIZES,
         "Sequences per batch, the same at every length.",
         None,
         chosen="c // N; 1 for decode",
     )
-    layers: Size = SIZES("Layers of the model.", chosen="the preset's")
-    dropout: Share = SIZES("Dropout of hidden states in training.", 0.2, chosen="0.2")
-    dtype: Dtype = NUMBERS(
+    layers: Size = option_field(HelpPanel.SIZES, "Layers of the model.", chosen="the preset's")
+    dropout: Share = option_field(
+        HelpPanel.SIZES, "Dropout of hidden states in training.", 0.2, chosen="0.2"
+    )
+    dtype: Dtype = option_field(
+        HelpPanel.NUMBERS,
         "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64.",
         "float32",
         chosen="float32, as the papers measured, or the preset's",
     )
-    device: str = NUMBERS("auto, cpu, cuda or cuda:1.", chosen="auto")
-    quick: bool = TIME("One repetition, fewer samples.", default=False)
-    budget_s: Seconds | None = TIME(
+    device: str = option_field(HelpPanel.NUMBERS, "auto, cpu, cuda or cuda:1.", chosen="auto")
+    quick: bool = option_field(HelpPanel.TIME, "One repetition, fewer samples.", default=False)
+    budget_s: Seconds | None = option_field(
+        HelpPanel.TIME,
         "Time for the whole sweep: 90s, 10m, none.",
         chosen="5m on a CPU, else none",
         name="budget",
         limit=True,
     )
-    precision: Share | None = TIME(
+    precision: Share | None = option_field(
+        HelpPanel.TIME,
         "Repeat a length in a mode until all its ratios are known to ± this share.",
         None,
         chosen="2%",
         limit=True,
     )
-    rounds: Size = TIME(
+    rounds: Size = option_field(
+        HelpPanel.TIME,
         "Maximum number of repetitions of each case, each in a new process.",
         chosen="3, or up to 12 within a budget or with --precision",
         limit=True,
     )
-    case_timeout_s: Seconds | None = TIME(
+    case_timeout_s: Seconds | None = option_field(
+        HelpPanel.TIME,
         "Time limit for one process of one case.",
         1200.0,
         chosen="20m",
@@ -224,8 +249,12 @@ class Request:
 class Cluster:
     """On which machines the shards of a sweep are measured."""
 
-    on: EngineKind | None = CLUSTER(
-        "Measure all shards on a cluster, slurm or ray, then merge and report them.", None
+    on: EngineKind | None = option_field(
+        HelpPanel.CLUSTER,
+        "Measure all shards on a cluster, slurm or ray, then merge and report them.",
+        None,
     )
-    shards: Size | None = CLUSTER("Number of shards, for --on.", None)
-    slurm: str = CLUSTER('Options for sbatch: "--gres=gpu:h100:1 -t 60".', "")
+    shards: Size | None = option_field(HelpPanel.CLUSTER, "Number of shards, for --on.", None)
+    slurm: str = option_field(
+        HelpPanel.CLUSTER, 'Options for sbatch: "--gres=gpu:h100:1 -t 60".', ""
+    )

@@ -76,10 +76,10 @@ def parts(text: str, option: str, mark: str = ",") -> list[str]:
         depth = max(0, depth + (letter in "([") - (letter in ")]"))
         if letter == mark and not depth:
             cuts.append(index)
-    found = [text[a + 1 : b].strip() for a, b in pairwise((*cuts, len(text)))]
-    if not all(found):
+    stripped = [text[a + 1 : b].strip() for a, b in pairwise((*cuts, len(text)))]
+    if not all(stripped):
         raise UsageError(f"{option} {text!r} has an empty part")
-    return found
+    return stripped
 
 
 def layers(name: str) -> tuple[Selection, ...]:
@@ -91,7 +91,7 @@ def layers(name: str) -> tuple[Selection, ...]:
         return ()
     if not match[1].strip():
         raise UsageError(f"--models {name!r} has no layers; write stack(3*NAME+NAME)")
-    found: list[Selection] = []
+    selections: list[Selection] = []
     for part in parts(match[1], f"--models {name!r}:", "+"):
         match = LAYER.fullmatch(part)
         assert match is not None, "a part is not empty"
@@ -99,10 +99,10 @@ def layers(name: str) -> tuple[Selection, ...]:
         chosen = Selection.read(match[2])
         if chosen.name.startswith("stack("):
             raise UsageError(f"--models {name!r} has a stack as a layer; write its layers")
-        if not 1 <= times <= MOST - len(found):
+        if not 1 <= times <= MOST - len(selections):
             raise UsageError(f"--models {name!r} has a layer 0 times, or has over {MOST} of them")
-        found += [chosen] * times
-    return tuple(found)
+        selections += [chosen] * times
+    return tuple(selections)
 
 
 def stack_of(layers: Iterable[Selection]) -> str:

@@ -72,30 +72,32 @@ def sentences(analysis: Analysis) -> dict[str, str]:
     """The answer to each question, a sentence of plain text by its heading, in reading order."""
     answers = analysis.answers
     names = labels(analysis.answers.series, analysis.suspects)
-    found = {}
+    by_heading = {}
     if not answers.fastest:
-        found["Fastest"] = "Nothing of what was timed is ranked; the warnings say why."
+        by_heading["Fastest"] = "Nothing of what was timed is ranked; the warnings say why."
     if not answers.timed:
-        found["Fastest"] = "Nothing was timed."
-    found |= {heading: f"{'; '.join(parts)}." for heading, parts in _led_in_modes(analysis, names)}
+        by_heading["Fastest"] = "Nothing was timed."
+    by_heading |= {
+        heading: f"{'; '.join(parts)}." for heading, parts in _led_in_modes(analysis, names)
+    }
     if limits := [*_limits(analysis.about(Question.LIMIT), names)]:
-        found[LIMITS] = f"{'; '.join(_few(limits))}."
+        by_heading[LIMITS] = f"{'; '.join(_few(limits))}."
     if answers.missing:
         counts: Counter[str] = Counter()
         for lost in answers.missing:
             counts[_ended(lost.outcome, lost.cause)] += len(lost.lengths)
         reasons = ", ".join(f"{units.count(n)} {reason}" for reason, n in counts.most_common())
         cases = units.many(answers.cases, "case")
-        found[UNMEASURED] = f"{units.count(counts.total())} of {cases} ({reasons})."
-    return found
+        by_heading[UNMEASURED] = f"{units.count(counts.total())} of {cases} ({reasons})."
+    return by_heading
 
 
 def _led_in_modes(analysis: Analysis, names: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
     """The heading of each question in each mode, and who leads there, as `_leaders` says it."""
     for question, heading in HEADINGS.items():
-        known = [one for one in analysis.about(question) if one.series]
-        for where, own in groupby(known, key=_where):
-            yield f"{heading} in {where}", [*_leaders([*own], names)]
+        answered = [one for one in analysis.about(question) if one.series]
+        for where, alike in groupby(answered, key=_where):
+            yield f"{heading} in {where}", [*_leaders([*alike], names)]
 
 
 def lead(analysis: Analysis) -> dict[str, str]:
@@ -139,10 +141,10 @@ def _leaders(conclusions: Sequence[Conclusion], names: Mapping[str, str]) -> Ite
         alike = one.answer, series, one.expected(Expected.LESS), one.expected(Expected.UNKNOWN)
         groups.setdefault(alike, []).append(one)
 
-    def order(own: Sequence[Conclusion]) -> tuple[bool, int]:
-        return own[0].answer is Answer.ALONE, -own[-1].scope.lengths[-1]
+    def order(group: Sequence[Conclusion]) -> tuple[bool, int]:
+        return group[0].answer is Answer.ALONE, -group[-1].scope.lengths[-1]
 
-    return (_led(own, names) for own in sorted(groups.values(), key=order))
+    return (_led(group, names) for group in sorted(groups.values(), key=order))
 
 
 def _led(alike: Sequence[Conclusion], names: Mapping[str, str]) -> str:
@@ -157,15 +159,15 @@ def _led(alike: Sequence[Conclusion], names: Mapping[str, str]) -> str:
     leaders = in_order(_few([names[name] for name in last.series]))
     match last.answer:
         case Answer.ALONE:
-            said = f"{leaders} alone was measured {where}"
+            text = f"{leaders} alone was measured {where}"
         case Answer.NOT_KNOWN:
-            said = f"no winner after one round {where}, lowest so far {leaders}"
+            text = f"no winner after one round {where}, lowest so far {leaders}"
         case Answer.TIE:
-            said = f"{leaders} tie {where}"
+            text = f"{leaders} tie {where}"
         case _:
-            said = f"{leaders} {where}"
+            text = f"{leaders} {where}"
     further = [*_compared(alike, names)]
-    return f"{said} ({'; '.join(further)})" if further else said
+    return f"{text} ({'; '.join(further)})" if further else text
 
 
 def _compared(alike: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator[str]:
@@ -208,9 +210,9 @@ def _limits(limits: Iterable[Conclusion], names: Mapping[str, str]) -> Iterator[
     """`Transformer (eager) at 8,192 in training (memory, predicted)`: where each series ended."""
     for one in sorted(limits, key=lambda one: one.value.point):
         why = outcome_phrase("", one.reason).removeprefix("over ")
-        how = ", predicted" if one.basis is Basis.PREDICTED else ""
+        basis = ", predicted" if one.basis is Basis.PREDICTED else ""
         where = f"{units.count(one.value.point)} in {one.mode}"
-        yield f"{names[one.series[0]]} at {where} ({why}{how})"
+        yield f"{names[one.series[0]]} at {where} ({why}{basis})"
 
 
 def _few(items: Sequence[str]) -> Sequence[str]:
@@ -245,18 +247,18 @@ def in_modes(
         kept = [i for i, key in enumerate(one.keys) if i and not key.endswith(BEYOND_PAPERS)]
         columns += [one.columns[i] for i in kept]
         groups.append((f"{find(front.mode).title}, N = {units.count(front.seq_len)}", len(kept)))
-        own = {row[0].text: row for row in one.rows}
+        row_of = {row[0].text: row for row in one.rows}
         for name, cells in rows.items():
-            cells += [own[name][i] if name in own else EMPTY for i in kept]
+            cells += [row_of[name][i] if name in row_of else EMPTY for i in kept]
     marks = (MARK, MISSED["uncounted"][1])
-    said = [mark for mark in marks if any(mark in one.note for one in answers)]
+    notes = [mark for mark in marks if any(mark in one.note for one in answers)]
     titles = [f"{one.title}." for one in answers]
     both = Table(
         name="answer",
         title="The answer",
         columns=tuple(columns),
         rows=tuple(map(tuple, rows.values())),
-        note=" ".join([*titles, *said, "The table of each mode has further columns and notes."]),
+        note=" ".join([*titles, *notes, "The table of each mode has further columns and notes."]),
     )
     return both, groups
 
@@ -319,8 +321,8 @@ def _deciding(analysis: Analysis, mode: str) -> Iterator[str]:
     compared = analysis.baselines_by_mode[mode]
     every = analysis.about(Question.FASTER_FROM, mode, against=compared)
     options = dict.fromkeys(one.decided_by for one in every if not one.is_known)
-    if told := " or ".join(filter(None, options)):
-        yield f"What is not known may be decided with {told}."
+    if ways := " or ".join(filter(None, options)):
+        yield f"What is not known may be decided with {ways}."
 
 
 def _reach(front: Front) -> str:
@@ -329,14 +331,14 @@ def _reach(front: Front) -> str:
     if front.is_common:
         one = "the one series that may be ranked"
         each = f"each of {units.count(front.series)} series" if front.series > 1 else one
-        said = f"N = {length} is the longest length at which {each} was timed"
+        sentence = f"N = {length} is the longest length at which {each} was timed"
     else:
-        said = (
+        sentence = (
             f"No length was timed for each of {units.count(front.series)} series; N = {length} is"
             f" the longest of those at which the most were, {units.count(front.timed)}"
         )
     last = "; the last column is the longest length of each" if front.is_short else ""
-    return f"{said}{last}."
+    return f"{sentence}{last}."
 
 
 def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Iterator[Column]:
@@ -358,8 +360,8 @@ def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Itera
         return Cell("1", 1.0) if row["series"] in bases and row[TIME] > 0 else EMPTY
 
     def faster(row: Row) -> Cell:
-        known = analysis.about(Question.FASTER_FROM, mode, row["series"], bases)
-        return faster_at(next(iter(known), None))
+        conclusions = analysis.about(Question.FASTER_FROM, mode, row["series"], bases)
+        return faster_at(next(iter(conclusions), None))
 
     def peak(row: Row) -> Cell:
         cell = counted(row[MEMORY] / units.MIB)
@@ -415,8 +417,8 @@ def _reason(lost: UnmeasuredLengths) -> Cell:
     """`budget: would exceed …`; a long text is cut at its end, and the value is whole."""
     ended = _ended(lost.outcome, lost.cause)
     full = clean(lost.reason)
-    said = ended if full in ("", ended) else f"{ended}: {full}"
-    return Cell(cut(said), said)
+    whole = ended if full in ("", ended) else f"{ended}: {full}"
+    return Cell(cut(whole), whole)
 
 
 def _ended(outcome: str, cause: str) -> str:

@@ -22,7 +22,13 @@ def outcome_phrase(outcome: str, cause: str) -> str:
 def plan_table(
     plan: Sequence[Planned], request: Request, foreseen: "Foreseen", sizes: Mapping[str, str]
 ) -> Table:
-    """The cases of a dry run; `sizes` are those that differ, by the key of each case."""
+    """The cases of a dry run.
+
+    plan: of the sweep.
+    request: what is asked of it.
+    foreseen: what it would do with each case, by its predicted costs.
+    sizes: those that differ, by the key of each case.
+    """
     w = plan[0].case.workload
     common = "" if request.variants else f" (D{w.width}-H{w.heads}/{w.level}/{w.dtype}/{w.device})"
 
@@ -48,7 +54,13 @@ def plan_table(
 def plan_total(
     plan: Sequence[Planned], request: Request, foreseen: "Foreseen", memory_bytes: int | None
 ) -> str:
-    """What a sweep needs in all; `memory_bytes` are available, if that is known."""
+    """What a sweep needs in all.
+
+    plan: of the sweep.
+    request: what is asked of it.
+    foreseen: what it would do with each case, by its predicted costs.
+    memory_bytes: what is available; None where that is unknown.
+    """
     peaks = [p.predicted_bytes for p in plan if p.case.key in foreseen.rounds and p.declared]
     available = "" if memory_bytes is None else f" of {units.size(memory_bytes)} available"
     budget = "none" if request.budget_s is None else units.seconds(request.budget_s)

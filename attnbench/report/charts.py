@@ -84,17 +84,24 @@ def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
 
 def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
     """How many times faster than the baseline each series is, if there is one."""
-    if (found := analysis.speedups) is None:
+    if (speedups := analysis.speedups) is None:
         return
     base = compared_with(analysis.cases["series"], analysis.baselines, analysis.suspects)
     label = f"speed-up over {base}{per_layer(analysis.cases)}"
-    ratios = found["ratio"]
-    drawn = found.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
+    ratios = speedups["ratio"]
+    drawn = speedups.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
     yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", Unit.RATIO)
 
 
 def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict[str, Any]:
-    """A quantity against length, from its `points`; `key` names it in links."""
+    """A quantity against length, as data for a page.
+
+    key: names it in links.
+    label: of the axis.
+    drawn: its `points`.
+    note: a sentence on it.
+    unit: of its values.
+    """
     drawn = drawn.dropna(subset="height")
     return {
         "key": key,

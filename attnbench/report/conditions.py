@@ -27,7 +27,7 @@ def conditions(analysis: Analysis) -> list[str]:
     sweep = analysis.sweep
     # sessions of one machine differ in free memory: the first of each machine is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
-    lines = [_asked(sweep)]
+    lines = [_requested(sweep)]
     lines += (line for session in reversed(machines.values()) for line in _machine(session))
     if sweep.begun:
         lines.append(f"Measured on {sweep.begun[:10]}.")
@@ -53,11 +53,11 @@ def ended(analysis: Analysis) -> str:
     if sweep.request.precision is None or not sweep.finished or not blocks:
         return ""
     halves = [certainty.half for certainty in blocks.values()]
-    known = sum(half <= sweep.request.precision for half in halves)
+    decided = sum(half <= sweep.request.precision for half in halves)
     least = max(halves)
     worst = f"to {units.percent(least)}" if math.isfinite(least) else "from one round only"
     return (
-        f"Ended {'by --budget' if sweep.over_budget else 'after its rounds'}: {known} of"
+        f"Ended {'by --budget' if sweep.over_budget else 'after its rounds'}: {decided} of"
         f" {units.many(len(halves), 'block')} (a length in a mode) known to"
         f" {units.percent(sweep.request.precision)}, the least certain {worst}."
     )
@@ -69,7 +69,7 @@ def gpu_settings(session: Environment) -> str:
     return "; ".join(("TF32 on" if session.tf32 else "TF32 off", *notes))
 
 
-def _asked(sweep: Sweep) -> str:
+def _requested(sweep: Sweep) -> str:
     request = sweep.request
     lengths = sweep.request.lengths
 
@@ -82,7 +82,7 @@ def _asked(sweep: Sweep) -> str:
     if not request.batch:
         per_batch = f"{units.many(request.tokens, 'token')} per batch"
     span = units.between(min(lengths), max(lengths)) if lengths else "none"
-    said = {
+    parts = {
         f"Request: {', '.join(request.models)}": True,
         f"level {request.level}": True,
         " and ".join(request.modes): True,
@@ -97,7 +97,7 @@ def _asked(sweep: Sweep) -> str:
         "causal": request.causal,
         f"{units.percent(request.padding)} padding": request.padding > 0,
     }
-    return f"{'; '.join(text for text, true in said.items() if true)}."
+    return f"{'; '.join(text for text, true in parts.items() if true)}."
 
 
 def _machine(session: Environment) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _how(analysis: Analysis) -> str:
         "no budget" if request.budget_s is None else f"budget {request.budget_s:.10g} s",
         f"seed {settings.seed}",
         *(["cold L2" if settings.cold else "warm L2"] if cuda else []),
-        *(words for _, on, words in settings.fields_with("said") if on),
+        *(words for _, on, words in settings.fields_with("described") if on),
     ]
     text = f"Measured: {', '.join(parts)}"
     if (share := analysis.disturbed) > LAPS:

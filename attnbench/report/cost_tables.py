@@ -84,14 +84,20 @@ def timed_by(cases: Frame) -> str:
 def latency(
     cases: Frame, mode: str, tokens: int | None, leaders: Sequence[Conclusion] = ()
 ) -> Table:
-    """Milliseconds per batch of `tokens` tokens, or of the sweep's; in decode, of one step."""
+    """Milliseconds per batch; in decode, of one step.
+
+    cases: `summary`.
+    mode: of the table.
+    tokens: of a batch; None: those of the sweep.
+    leaders: the conclusions on the fastest at each length, whose cells are bold.
+    """
     facts = find(mode)
     clock = timed_by(cases)
-    own = cases[cases["mode"] == mode]
-    step = per_step(own, "output token (TPOT)")
+    of_mode = cases[cases["mode"] == mode]
+    step = per_step(of_mode, "output token (TPOT)")
     title = facts.time.format(title=facts.title, batch=batch(cases, tokens), step=step)
-    notes = [INTERVALS, *_forms(own)]
-    if tokens and not facts.steps and own.loc[own[TIME].notna(), "tokens"].max() > tokens:
+    notes = [INTERVALS, *_forms(of_mode)]
+    if tokens and not facts.steps and of_mode.loc[of_mode[TIME].notna(), "tokens"].max() > tokens:
         most = units.count(tokens)
         notes.append(f"Where N > {most}, times of one sequence are scaled to {most} tokens.")
     return by_length(
@@ -122,7 +128,13 @@ def per_token(cases: Frame, mode: str) -> Table:
 
 
 def measured(cases: Frame, mode: str, metric: Metric, leaders: Sequence[Conclusion] = ()) -> Table:
-    """The values of a metric, with the 95 % interval if it has one."""
+    """The values of a metric, with the 95 % interval if it has one.
+
+    cases: `summary`.
+    mode: of the table.
+    metric: a row of the table of metrics.
+    leaders: the conclusions on the cheapest at each length, whose cells are bold.
+    """
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
     more = f", with parameters{find(mode).peak}" if metric.key == MEMORY else ""
     return by_length(
@@ -141,7 +153,13 @@ def measured(cases: Frame, mode: str, metric: Metric, leaders: Sequence[Conclusi
 
 
 def speedup(cases: Frame, mode: str, baselines: Sequence[str], speedups: Frame) -> Table:
-    """How many times faster than the baseline of its sizes each other series is."""
+    """How many times faster than the baseline of its sizes each other series is.
+
+    cases: `summary`.
+    mode: of the table.
+    baselines: the series to compare with.
+    speedups: of `scaling.speedups`.
+    """
     base = compared_with(cases["series"], baselines)
     alike = " of the same sizes" if len(baselines) > 1 else ""
     others = cases[~cases["series"].isin(baselines)]
@@ -170,23 +188,27 @@ def by_length(
 ) -> Table:
     """A row per series and a column per length of the frame, of whatever mode.
 
-    Where `metric` was not measured, the cell says why. What the conclusions on the cheapest at each
-    length, `leaders`, call the best is bold. `further` fields of the table are its name, title and
-    `across`.
+    frame: cases with a column of the metric.
+    mode: of the rows.
+    metric: where it was not measured, the cell says why.
+    cell: of a row.
+    leaders: the conclusions on the cheapest at each length; what they call the best is bold.
+    note: below the table.
+    further: fields of the table: its name, title and `across`.
     """
     of_table = {**MARKS, **MISSED} if metric in ALLOCATED else MARKS
     best = {(series, n) for one in leaders for series in one.best for n in one.scope.lengths}
 
     def marked(row: Row) -> Cell:
-        found = cell(row)
+        plain = cell(row)
         of = (row["series"], row["seq_len"])
         marks = "".join(of_table[key][0] for key in of_table if row.get(key))
-        return found._replace(text=found.text + marks, best=of in best)
+        return plain._replace(text=plain.text + marks, best=of in best)
 
     lengths = sorted(set(frame["seq_len"]))
-    own = frame[frame["mode"] == mode]
+    of_mode = frame[frame["mode"] == mode]
     rows: dict[str, dict[int, Any]] = {}
-    for case in own.to_dict("records"):
+    for case in of_mode.to_dict("records"):
         rows.setdefault(case["series"], {})[case["seq_len"]] = case
     return Table(
         columns=("Mechanism", *map(units.count, lengths)),
@@ -196,7 +218,7 @@ def by_length(
         ),
         keys=("series",),
         note=" ".join(
-            [note, *(text for key, (_, text) in of_table.items() if any(own.get(key, ())))]
+            [note, *(text for key, (_, text) in of_table.items() if any(of_mode.get(key, ())))]
         ),
         **further,
     )

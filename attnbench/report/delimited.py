@@ -43,13 +43,13 @@ def table(table: Table, suspects: Mapping[str, str] = MappingProxyType({})) -> b
         if key == across or any(cell.reason for cell in cells):
             columns[f"{key}_reason"] = [cell.reason for cell in cells]
     if suspects and (named := [row_series(table, row) for row in table.rows]):
-        reasons = [[suspects[name] for name in own if name in suspects] for own in named]
-        columns["suspect"] = ["; ".join(own) for own in reasons]
+        reasons = [[suspects[name] for name in names if name in suspects] for names in named]
+        columns["suspect"] = ["; ".join(names) for names in reasons]
     return _written([columns, *zip(*columns.values(), strict=True)])
 
 
 def _long(table: Table) -> Table:
-    """The same with a row for each series and length."""
+    """A table by length as one with a row for each series and length."""
     rows = (
         (row[0], Cell(length, int(length.replace(",", ""))), cell)
         for row in table.rows

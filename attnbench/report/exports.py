@@ -20,8 +20,8 @@ def bmf(analysis: Analysis) -> dict[str, Any]:
 
     What was not measured is left out. Source: bencher.dev/docs/reference/bencher-metric-format.
     """
-    found = {_name(row): _measures(row) for _, row in analysis.cases.iterrows()}
-    return {name: measures for name, measures in found.items() if measures}
+    by_name = {_name(row): _measures(row) for _, row in analysis.cases.iterrows()}
+    return {name: measures for name, measures in by_name.items() if measures}
 
 
 def _measures(row: Row) -> dict[str, dict[str, float]]:
@@ -29,7 +29,7 @@ def _measures(row: Row) -> dict[str, dict[str, float]]:
     times = zip(keys, TABLE[TIME].estimate, strict=False)
     measures = {"latency": {key: 1e9 * row[name] for key, name in times if has_value(row[name])}}
     measures |= {TABLE[key].name: {"value": row[key]} for key in (MEMORY, STATE)}
-    return {name: own for name, own in measures.items() if has_value(own.get("value"))}
+    return {name: numbers for name, numbers in measures.items() if has_value(numbers.get("value"))}
 
 
 def pyperf(analysis: Analysis) -> dict[str, Any]:
@@ -43,7 +43,9 @@ def pyperf(analysis: Analysis) -> dict[str, Any]:
         values = [sample.seconds / cases[run.case]["depth"] for sample in run.samples]
         if run.outcome is Outcome.OK and values:
             runs.setdefault(_name(cases[run.case]), []).append({"values": values})
-    benchmarks = [{"metadata": {"name": name}, "runs": own} for name, own in runs.items()]
+    benchmarks = [
+        {"metadata": {"name": name}, "runs": processes} for name, processes in runs.items()
+    ]
     return {"version": "1.0", "metadata": {"unit": "second"}, "benchmarks": benchmarks}
 
 

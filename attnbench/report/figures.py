@@ -83,9 +83,14 @@ class Panel(NamedTuple):
 
 
 def cost_figure(cases: Frame, metric: Metric, tokens: int | None, layout: Layout = PAGE) -> Figure:
-    """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
+    """A cost against length, of a batch or per token.
 
     The panels, one per mode, have one vertical scale.
+
+    cases: `summary`.
+    metric: what is drawn.
+    tokens: of a batch; None: those of the sweep.
+    layout: the place that the figure is made for.
     """
     axis = f"{metric.title or metric.label}{per_layer(cases)} per"
     axis += f" {'token' if metric.per_token else batch(cases, tokens)}"
@@ -94,25 +99,25 @@ def cost_figure(cases: Frame, metric: Metric, tokens: int | None, layout: Layout
     panels = [
         Panel(find(mode).title, drawn[mode], axis, metric.unit) for mode in PASSES if mode in drawn
     ]
-    said = _clock(cases) if metric.key == TIME else ""
-    return _figure(panels, said, layout, shared=True)
+    note = _clock(cases) if metric.key == TIME else ""
+    return _figure(panels, note, layout, shared=True)
 
 
 def decode_figure(cases: Frame, mode: str, layout: Layout = PAGE) -> Figure:
     """Time per output token, and with it the size of the state, in a mode that steps."""
-    own = cases[cases["mode"] == mode]
+    of_mode = cases[cases["mode"] == mode]
     of = per_layer(cases)
     panels = [
-        Panel(f"{title}{of}", points(own, TABLE[key]), axis, TABLE[key].unit)
+        Panel(f"{title}{of}", points(of_mode, TABLE[key]), axis, TABLE[key].unit)
         for title, key, axis in (
-            ("Time per decoding step", TIME, f"time per {per_step(own)}"),
+            ("Time per decoding step", TIME, f"time per {per_step(of_mode)}"),
             ("Size of the state", STATE, "bytes"),
         )
     ]
-    said = _clock(cases)
-    if len(filled := own[own["filled"] & own[TIME].notna()]):
-        said += f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}. "
-    return _figure(panels, said, layout, across="context")
+    note = _clock(cases)
+    if len(filled := of_mode[of_mode["filled"] & of_mode[TIME].notna()]):
+        note += f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}. "
+    return _figure(panels, note, layout, across="context")
 
 
 def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
@@ -123,15 +128,15 @@ def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Fram
     drawn of the two.
     """
     columns = [*metric.estimate[:3], PREDICTED.get(metric.key, "")]
-    found = cases.reindex(columns=columns).astype(float)
-    found = found.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
-    guess = found["guess"].mask(found["value"].notna())
+    scaled = cases.reindex(columns=columns).astype(float)
+    scaled = scaled.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
+    guess = scaled["guess"].mask(scaled["value"].notna())
     made = cases[["series", "mode", "seq_len", "suspect"]].assign(
-        value=found["value"],
+        value=scaled["value"],
         guess=guess,
-        height=found["value"].fillna(guess),
-        low=found["low"],
-        high=found["high"],
+        height=scaled["value"].fillna(guess),
+        low=scaled["low"],
+        high=scaled["high"],
         reason=[*map(outcome_phrase, cases["outcome"], cases["cause"])],
     )
     return made.sort_values("seq_len", kind="stable")
@@ -139,21 +144,27 @@ def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Fram
 
 def _clock(cases: Frame) -> str:
     """`CPU time on one core. `: what times are, where it is not the time of a device."""
-    how = timed_by(cases)
-    return f"{units.capitalised(how)}. " if how != "time" else ""
+    clock = timed_by(cases)
+    return f"{units.capitalised(clock)}. " if clock != "time" else ""
 
 
 def _figure(
     panels: Sequence[Panel],
-    said: str,
+    note: str,
     layout: Layout,
     *,
     shared: bool = False,
     across: str = "sequence length",
 ) -> Figure:
-    """The panels, with what is `said` of them below; `shared` is the vertical scale.
+    """The panels side by side or one above the other, with a legend and a note below.
 
     The legend has the order in which curves end in the last panel that has them.
+
+    panels: their points, titles and axes.
+    note: what is to be said of all; what is missing in the panels is added.
+    layout: the place that the figure is made for.
+    shared: whether all panels have one vertical scale.
+    across: the name of the horizontal axis.
     """
     every = pd.concat([panel.points for panel in panels])
     ends = every[every["height"] > 0].groupby("series", sort=False)["height"].last()
@@ -188,8 +199,8 @@ def _figure(
             if i == 0 or layout.stacked or not shared:
                 axes.set_ylabel(panel.axis)
         figure.align_ylabels()
-        said += " ".join(_notes(every, names, above))
-        lay_out(figure, {names[name]: strong[name] for name in order}, said, layout)
+        note += " ".join(_notes(every, names, above))
+        lay_out(figure, {names[name]: strong[name] for name in order}, note, layout)
     return figure
 
 
@@ -199,17 +210,23 @@ def _strengthened(style: Mapping[str, Any], scale: float) -> dict[str, Any]:
 
 
 def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> None:
-    """A curve with its intervals; predictions are light and open, and arrows if above `high`."""
+    """A curve with its intervals; predictions are light and open.
+
+    axes: of the panel.
+    curve: the `points` of one series.
+    style: of its line and markers.
+    high: the end of the axis; predictions above it are arrows.
+    """
     light = tinted(style["color"], LIGHTER)
     thin = 0.7 * style["linewidth"]
     length = curve["seq_len"]
-    known = curve["guess"].isna()
+    measured = curve["guess"].isna()
     axes.plot(length, curve["value"], **style)
     bars = {"color": style["color"], "linewidth": thin, "alpha": 0.6, "zorder": 1}
     axes.vlines(length, curve["low"], curve["high"], **bars)
-    if known.all():
+    if measured.all():
         return
-    joined = ~(known & known.shift(fill_value=True) & known.shift(-1, fill_value=True))
+    joined = ~(measured & measured.shift(fill_value=True) & measured.shift(-1, fill_value=True))
     marked: dict[str, Any] = {"color": light, "zorder": 2, "linestyle": "none"}
     heights = curve["height"].where(joined)
     axes.plot(length, heights, **marked | {"linestyle": ":", "linewidth": thin})
@@ -227,8 +244,8 @@ def _notes(every: Frame, names: Mapping[str, str], above: bool) -> Iterator[str]
     if (every["suspect"] != "").any():
         yield f"{SUSPECT} suspect, not ranked."
     lost = every[every["height"].isna()]
-    for why, own in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
-        which = ", ".join(names[name] for name in own["series"].unique())
+    for why, alike in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
+        which = ", ".join(names[name] for name in alike["series"].unique())
         yield f"{units.capitalised(str(why))}: {which}."
     guessed = every[every["guess"].notna()]
     if len(guessed):
@@ -243,10 +260,10 @@ def limits(drawn: Frame) -> tuple[float, float]:
     """The ends of a vertical axis for what was measured and predictions close to it."""
     shown = drawn[["value", "guess", "low", "high"]]
     shown = shown.where(shown > 0)  # what a logarithmic axis can show
-    known = shown["value"] if shown["value"].notna().any() else shown["guess"]
-    if known.isna().all():
+    centre = shown["value"] if shown["value"].notna().any() else shown["guess"]
+    if centre.isna().all():
         return 1 / LEAST, LEAST
-    near = shown.clip(known.min() / BEYOND, known.max() * BEYOND)
+    near = shown.clip(centre.min() / BEYOND, centre.max() * BEYOND)
     low = float(near.min().min())
     high = float(near.max().max())
     # a flat curve looks flat, and there is room for distinct tick labels
@@ -312,10 +329,10 @@ def lay_out(
     columns = max(1, int(72 * layout.width / layout.scale / KEYS)) if layout.stacked else 1
     where: Any = "lower left" if layout.stacked else "outside right upper"
     legend = figure.legend(lines, texts, loc=where, ncols=min(columns, len(keys) or 1))
-    said = figure.supxlabel(
+    below_text = figure.supxlabel(
         note, x=EDGE / 72 / layout.width, ha="left", wrap=True, fontsize=layout.small, color="0.25"
     )
-    named, below = (72 * each.get_window_extent().height / DPI for each in (legend, said))
+    named, below = (72 * each.get_window_extent().height / DPI for each in (legend, below_text))
     if not layout.stacked:
         figure.set_figheight((below + max(layout.height, named + layout.type)) / 72)
         return

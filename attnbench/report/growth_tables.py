@@ -41,13 +41,13 @@ def complexity(cases: Frame, exponents: Sequence[Conclusion], cards: Sequence[Ca
     longest = cases[cases["seq_len"] == length].drop_duplicates("series").set_index("series")
     # of a module without a card they were counted where it ran
     counted = cases.dropna(subset="parameters").sort_values("seq_len").groupby("series")
-    known = longest.assign(
+    counted_rows = longest.assign(
         parameters=counted["parameters"].last(),
         flops_per_token_at_longest=longest["flops"] / longest["outputs"],
     )
     swept = mechanisms(cases)
     return table(
-        known.reindex([*swept])
+        counted_rows.reindex([*swept])
         .assign(mechanism=[*swept.values()])
         .reset_index()
         .to_dict("records"),
@@ -121,10 +121,10 @@ def crossovers(
 
 def _exponents(exponents: Sequence[Conclusion]) -> Iterator[Column]:
     """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
-    known = {(one.series[0], one.quantity, one.mode): one for one in exponents}
+    by_curve = {(one.series[0], one.quantity, one.mode): one for one in exponents}
 
     def concluded(metric: str, mode: str, row: Mapping[str, Any]) -> Cell:
-        return exponent(known.get((row["series"], metric, mode)))
+        return exponent(by_curve.get((row["series"], metric, mode)))
 
     for metric in DRAWN:
         for mode in dict.fromkeys(one.mode for one in exponents):
@@ -175,7 +175,14 @@ def _paper_table(
     exponents: Sequence[Conclusion],
     cards: Sequence[CardFacts],
 ) -> Table:
-    """One printed table: `costs` are its rows, `mechanisms` those of the series of the sweep."""
+    """One printed table of a paper, beside what was measured.
+
+    name: of the table.
+    costs: its rows, as printed.
+    mechanisms: those of the sweep, by series.
+    exponents: the conclusions on them.
+    cards: of the mechanisms.
+    """
     papers = {card.mechanism: f" ({card.authors}, {card.year})" for card in cards}
     slips = dict.fromkeys(cost["slip"] for cost in costs if cost["slip"])
     footnotes = {slip: f" ({i})" for i, slip in enumerate(slips, 1)}

@@ -59,7 +59,7 @@ def page(
 def policy(style: str, *scripts: str) -> str:
     """The content security policy that allows this style and these scripts, and data: images."""
     styled, *run = (
-        f"'sha256-{_base64(sha256(own.encode()).digest())}'" for own in (style, *scripts)
+        f"'sha256-{_base64(sha256(text.encode()).digest())}'" for text in (style, *scripts)
     )
     return (
         f"default-src 'none'; script-src {' '.join(run)}; style-src {styled}; img-src data:;"

@@ -82,12 +82,12 @@ def table(table: Table, width: float, groups: Sequence[Group] = ()) -> str:
     lines = [
         rf"% {escape(table.title)}; needs \usepackage{{array,booktabs,textcomp}}",
         *([rf"% {escape(table.bold_note)}"] if table.bold_note else []),
-        rf"% about {round(max(_wide([*leading, *own]) for own, _ in blocks))} pt wide at 8 pt",
+        rf"% about {round(max(_wide([*leading, *block]) for block, _ in blocks))} pt wide at 8 pt",
         r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}%",
     ]
-    for i, (own, headings) in enumerate(blocks):
+    for i, (block, headings) in enumerate(blocks):
         lines += [r"\par\medskip"] * bool(i)
-        lines += _tabular([*leading, *own], len(leading), headings)
+        lines += _tabular([*leading, *block], len(leading), headings)
     return "\n".join([*lines, *_footnotes(marks), r"\par\endgroup", ""])
 
 
@@ -163,7 +163,13 @@ def _stacked(lines: Sequence[str], declared: str) -> str:
 def _blocks(
     leading: Sequence[_Column], others: Sequence[_Column], width: float, groups: Sequence[Group]
 ) -> Iterator[tuple[Sequence[_Column], Sequence[Group]]]:
-    """The columns of each block after the leading ones, with the headings above them."""
+    """The columns of each block after the leading ones, with the headings above them.
+
+    leading: columns that every block repeats.
+    others: all other columns.
+    width: of a block, in points.
+    groups: headings, each with the number of columns below it.
+    """
     if not others or _wide([*leading, *others]) <= width:
         yield others, groups
         return

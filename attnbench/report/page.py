@@ -94,12 +94,12 @@ def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
         texts[str(mode)] = f"Time per {step} and size of the state against context"
     lengths = cases["seq_len"]
     rounds = cases.loc[timed, "rounds"]
-    how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
+    method = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
     if len(rounds):
         most = units.many(int(rounds.max()), "round")
-        how.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
-    how += dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sweep.sessions)
-    return {stem: f"{text}. {'; '.join(how)}." for stem, text in texts.items()}
+        method.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
+    method += dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sweep.sessions)
+    return {stem: f"{text}. {'; '.join(method)}." for stem, text in texts.items()}
 
 
 def drawn(stem: str, analysis: Analysis, layout: Layout) -> "Figure":
@@ -119,7 +119,7 @@ def report_tables(analysis: Analysis) -> Iterator[Table]:
 def _tables(analysis: Analysis) -> Iterator[Table]:
     cases = analysis.cases
     request = analysis.sweep.request
-    found = analysis.answers
+    answers = analysis.answers
     modes = analysis.modes
     cards = analysis.sweep.cards
     yield from answer(analysis)
@@ -148,7 +148,7 @@ def _tables(analysis: Analysis) -> Iterator[Table]:
     if len(analysis.precision):
         dtypes = " and ".join(dict.fromkeys(cases["dtype"]))
         yield cost_tables.precision(analysis.precision, dtypes)
-    yield not_measured(found.missing, found.lengths)
+    yield not_measured(answers.missing, answers.lengths)
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:

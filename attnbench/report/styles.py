@@ -110,8 +110,8 @@ def printed_name(mechanism: str) -> str:
 
     Of a stack, its layers: `3 × Gated DeltaNet + Grouped-query`.
     """
-    if own := layers(mechanism):
-        names = groupby(printed_name(layer.name) for layer in own)
+    if stacked := layers(mechanism):
+        names = groupby(printed_name(layer.name) for layer in stacked)
         runs = [(len([*same]), name) for name, same in names]
         return " + ".join(f"{times} × {name}" if times > 1 else name for times, name in runs)
     return NAMES.get(mechanism) or mechanism.rpartition(".py:")[2]
@@ -131,9 +131,11 @@ def labels(names: Iterable[str], suspects: Collection[str] = ()) -> dict[str, st
     texts = {name: _candidates(name) for name in names}
     uses = [Counter(column) for column in zip(*texts.values(), strict=True)]
     return {
-        name: next((text for text, n in zip(own, uses, strict=True) if n[text] == 1), own[-1])
+        name: next(
+            (text for text, n in zip(candidates, uses, strict=True) if n[text] == 1), candidates[-1]
+        )
         + (f" {SUSPECT}" if name in suspects else "")
-        for name, own in texts.items()
+        for name, candidates in texts.items()
     }
 
 
@@ -143,8 +145,8 @@ def _candidates(series: str) -> list[str]:
     name = printed_name(parts.mechanism)
     options = parts.options.replace(",", ", ")
     further = ((), (parts.form,), (options,), (parts.form, options))
-    told = [", ".join(filter(None, more)) for more in further]
-    texts = [*(f"{name} ({more})" if more else name for more in told), parts.plain]
+    marks = [", ".join(filter(None, more)) for more in further]
+    texts = [*(f"{name} ({more})" if more else name for more in marks), parts.plain]
     return [" ".join(filter(None, (clean(text), parts.sizes))) for text in texts]
 
 

@@ -149,7 +149,13 @@ class ProgressLine:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, running: str, stage: str, counts: str, left_s: float) -> None:
-        """Show the time spent, of how much, what is done, and what is running."""
+        """Show the time spent, of how much, what is done, and what is running.
+
+        running: what is measured now.
+        stage: where, such as its length and mode.
+        counts: how much is done, in words.
+        left_s: the time that is left [s]; inf where that is unknown.
+        """
         spent_s = self.clock() - self.begun
         of = "" if math.isinf(left_s) else f" of {units.span(spent_s + left_s)}"
         of = of if left_s >= 1 else ", almost done"

@@ -65,7 +65,7 @@ def test_series_that_differ_are_told_apart():
     assert (back.factor, back.low, back.high) == pytest.approx(
         (1 / margin.factor, 1 / margin.high, 1 / margin.low)
     )
-    assert not found.margin("fastformer:eager", "longformer:eager", "training", 64).known
+    assert not found.margin("fastformer:eager", "longformer:eager", "training", 64).has_interval
 
 
 def test_one_block_has_the_intervals_of_student_and_of_tukeys_tables():
@@ -114,4 +114,4 @@ def test_groups_are_the_series_in_order_and_each_leads_those_that_tie(logs, half
 def test_a_margin_never_overflows(log, half):
     margin = Margin.of(log, half)
     assert 0 <= margin.low <= margin.factor <= margin.high
-    assert margin.known
+    assert margin.has_interval

@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 from attnbench.commands.check.cases import BASE, HEAD, CheckedCase, CheckPlan
 from attnbench.commands.check.measuring import Looks, Runner
-from attnbench.commands.check.rule import Statistic, judge
+from attnbench.commands.check.rule import Statistic, rulings
 from attnbench.devices.host import processor
 from attnbench.records import Mode, Selection
 from attnbench.running.pool import Pool
@@ -140,7 +140,7 @@ def checked(runner, base, head, budget_s=None):
     """The case after a check within this time, with how it was timed."""
     plan = CheckPlan(modes=(Mode.INFERENCE,), budget_s=budget_s)
     workload = plan.workload(Mode.INFERENCE, LENGTH)
-    case = CheckedCase(asked=Selection(name="slowed.py:CARD"), workload=workload)
+    case = CheckedCase(selection=Selection(name="slowed.py:CARD"), workload=workload)
     looks = Looks(plan, runner, {BASE: base, HEAD: head})
     with runner.within(budget_s):
         looks.take([case])
@@ -163,7 +163,7 @@ def record(race, case):
     """One verdict as data; pairs hold log ratios: typical, average."""
     threshold = CheckPlan().threshold
     views = case.views(threshold)
-    verdict, effect, reason, statistic = judge([views])[0]
+    verdict, effect, reason, statistic = rulings([views])[0]
     visits = [visit for look in case.looks for visit in look]
     samples_s = race.iterations * sum(sum(map(sum, visit.values())) for visit in visits)
     pairs = zip(*(view.first + view.second for view in views), strict=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from attnbench.analysis.conclusions import Answer, Conclusion
 from attnbench.analysis.report import analyse
 from attnbench.commands.claims.claim import Check, Claim, Range
-from attnbench.commands.claims.judging import judge
+from attnbench.commands.claims.judging import judge_claim
 from attnbench.commands.claims.page import judged
 from attnbench.commands.compare.analysis import compare
 from attnbench.commands.compare.table import changes
@@ -114,7 +114,7 @@ def claims(judge_) -> Iterator[Said]:
         return
     for asserted in asked(world):
         (check,) = asserted.checks
-        found = judge(judge_.analysis, asserted)
+        found = judge_claim(judge_.analysis, asserted)
         table = judged([("C", found.conclusion, found.deciding)])
         one = found.conclusion
         holds = {Answer.REPRODUCED: True, Answer.CONTRADICTED: False}.get(one.answer)

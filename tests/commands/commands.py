@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -9,6 +10,8 @@ from unittest.mock import patch
 
 from attnbench.commands.main import run
 from attnbench.devices.kinds.cpu import Cpu
+
+PROGRESS = re.compile(r"\d[\w .]*s? · ")  # `21 s · 1 step · …`
 
 
 def environment(**more):
@@ -31,11 +34,15 @@ def attnbench(*arguments, **how):
 
 
 def refused(*arguments, **how):
-    """The error of bad usage: one line, at the end, and nothing on standard output."""
+    """The error of bad usage: one line, at the end, and nothing on standard output.
+
+    Before it only a heading, warnings, and on a slow machine lines of progress.
+    """
     done = here(*arguments, code=2, **how)
     *before, last = done.stderr.splitlines()
     assert last.startswith("attnbench: ")
-    assert all(line.startswith(("attnbench 0", "warning: ")) for line in before), before
+    others = [line for line in before if not line.startswith(("attnbench 0", "warning: "))]
+    assert all(PROGRESS.match(line) for line in others), before
     assert not done.stdout
     return last
 

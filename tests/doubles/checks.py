@@ -96,7 +96,7 @@ def simulated(budget_s, slowdown, *ratios, race=Simulated, plan=None, **about):
     Returns the looks and their report.
     """
     machine = Machine(slowdown, budget_s)
-    cases = [CheckedCase(asked=Selection(name=f"m:f{n}")) for n in range(len(ratios))]
+    cases = [CheckedCase(selection=Selection(name=f"m:f{n}")) for n in range(len(ratios))]
     for case in cases:
         case.counted |= dict.fromkeys((BASE, HEAD), OK)
     with (

@@ -8,15 +8,20 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench.devices.out_of_memory import is_out_of_memory
+from attnbench.devices.out_of_memory import (
+    DeviceFailed,
+    is_out_of_memory,
+    raise_device_failure,
+)
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import HostStopwatch
 from attnbench.measuring import allocator
+from attnbench.measuring.answering import failure
 from attnbench.measuring.subject import subject_of
 from attnbench.measuring.worker import Worker
 from attnbench.mechanisms.catalogue.registry import card
 from attnbench.mechanisms.fastformer import Fastformer
-from attnbench.records import PASSES, Level, Mode
+from attnbench.records import PASSES, Level, Mode, Outcome
 from tests.measuring.cases import answered, case, sent, timing
 
 REFUSED = (
@@ -75,6 +80,15 @@ def test_a_broken_gpu_gives_no_handle_though_there_is_memory(monkeypatch, failur
     error = RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate`")
     assert is_out_of_memory(error) is refused
     assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+
+
+def test_what_broke_the_gpu_is_said_in_the_words_of_the_gpu_alone(monkeypatch):
+    BrokenGpu(monkeypatch)
+    with pytest.raises(DeviceFailed) as raised:
+        raise_device_failure()
+    answer = failure(raised.value)
+    assert answer.outcome == Outcome.FAILED
+    assert answer.reason == "CUDA error: an illegal memory access was encountered"
 
 
 def test_the_reason_of_a_failure_is_the_first_line_of_its_error():
@@ -195,6 +209,7 @@ SCRIPT = """
 import resource
 import torch
 from attnbench.measuring import allocator
+from attnbench.measuring.answering import failure
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

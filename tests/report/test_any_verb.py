@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from attnbench.analysis.conclusions import Answer, Question
 from attnbench.analysis.report import analyse
 from attnbench.commands.claims.claim import Check, Claim, Range
-from attnbench.commands.claims.judging import judge
+from attnbench.commands.claims.judging import judge_claim
 from attnbench.commands.claims.page import judged
 from attnbench.commands.compare import table as comparison
 from attnbench.commands.compare.analysis import compare
@@ -89,7 +89,7 @@ def checks(draw):
 @given(sweeps(), st.lists(checks(), min_size=1, max_size=3))
 def test_what_is_claimed_of_any_sweep(whole, asserted):
     analysis = analyse(whole)
-    found = judge(analysis, Claim({"claim": "C."}, asserted))
+    found = judge_claim(analysis, Claim({"claim": "C."}, asserted))
     table = judged([("C.", found.conclusion, found.deciding)])
     moderate(told(table, analysis))
     assert found.conclusion.reason

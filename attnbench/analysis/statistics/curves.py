@@ -156,7 +156,7 @@ def size_names(plan: Iterable[Planned]) -> dict[str, str]:
     for w in (case.workload for case in cases):
         for size in SIZES:
             values.setdefault((size, w.mode, w.seq_len), set()).add(getattr(w, size))
-    crossed = {(size, mode) for (size, mode, _), own in values.items() if len(own) > 1}
+    crossed = {(size, mode) for (size, mode, _), distinct in values.items() if len(distinct) > 1}
     return {
         case.key: " ".join(
             size_text(size, getattr(case.workload, size))

@@ -59,31 +59,31 @@ def over_rounds(groups: Sequence[Sequence[float]]) -> list[Estimate] | None:
     nothing was repeated.
     """
     dfs = np.array([max(len(group) - 1, 0) for group in groups])
-    own = np.array([np.var(group, ddof=1) if len(group) > 1 else 0.0 for group in groups])
+    variances = np.array([np.var(group, ddof=1) if len(group) > 1 else 0.0 for group in groups])
     if not dfs.any():
         return None
     return [
         from_log(float(np.mean(group)), math.sqrt(variance / len(group)), float(df))
         if group
         else Estimate()
-        for group, variance, df in zip(groups, *shrunk(own, dfs), strict=True)
+        for group, variance, df in zip(groups, *shrunk(variances, dfs), strict=True)
     ]
 
 
 def shrunk(
-    own: np.ndarray, dfs: np.ndarray, most_df: float = math.inf
+    raw: np.ndarray, dfs: np.ndarray, most_df: float = math.inf
 ) -> tuple[np.ndarray, np.ndarray]:
     """The variances of groups, shrunk towards the common one, and their degrees of freedom.
 
-    `own` are the variances of the groups with `dfs` degrees of freedom, not all 0. `most_df` limits
+    `raw` are the variances of the groups with `dfs` degrees of freedom, not all 0. `most_df` limits
     the degrees of freedom where groups are not independent of one another.
     """
-    pooled = float(own @ dfs / dfs.sum())
+    pooled = float(raw @ dfs / dfs.sum())
     total = min(most_df, float(dfs.sum()))
-    common, strength = _prior(own[dfs > 0], dfs[dfs > 0])
+    common, strength = _prior(raw[dfs > 0], dfs[dfs > 0])
     if pooled == 0 or math.isinf(strength):
-        return np.full(own.shape, pooled), np.full(own.shape, total)
-    variances = (strength * common + dfs * own) / (strength + dfs)
+        return np.full(raw.shape, pooled), np.full(raw.shape, total)
+    variances = (strength * common + dfs * raw) / (strength + dfs)
     return variances, np.clip(strength + dfs, 1, total)
 
 

@@ -52,15 +52,15 @@ def sweep_slope(runs: Iterable[Run], blocks: Mapping[str, Hashable]) -> float:
             faster = {p: min(both, key=lambda s: s.seconds) for p, both in _pairs(run.samples)}
             probed = {pair: sample for pair, sample in faster.items() if sample.pace_s}
             visits.setdefault((blocks[run.case], run.round), []).append(probed)
-    found = [np.zeros((2, 0))]
+    parts = [np.zeros((2, 0))]
     for series in visits.values():
-        last = max((pair for own in series for pair in own), default=-1)
+        last = max((pair for laps in series for pair in laps), default=-1)
         logs = np.full((2, len(series), last + 1), np.nan)
-        for i, own in enumerate(series):
-            for pair, sample in own.items():
+        for i, laps in enumerate(series):
+            for pair, sample in laps.items():
                 logs[:, i, pair] = math.log(sample.seconds), math.log(sample.pace_s or math.nan)
-        found.append(deviations(logs).reshape(2, -1))
-    times, probes = np.concatenate(found, axis=1)
+        parts.append(deviations(logs).reshape(2, -1))
+    times, probes = np.concatenate(parts, axis=1)
     return estimated_slope(times, probes)
 
 
@@ -70,17 +70,17 @@ def deviations(logs: Array) -> Array:
     NaN where they are, or where a pair has only one series.
     """
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of NaN alone
-        own = logs - np.nanmedian(logs, axis=-1, keepdims=True)
-        shared = np.isfinite(own).sum(axis=-2, keepdims=True) > 1
-        return np.where(shared, own - np.nanmean(own, axis=-2, keepdims=True), np.nan)
+        centred = logs - np.nanmedian(logs, axis=-1, keepdims=True)
+        shared = np.isfinite(centred).sum(axis=-2, keepdims=True) > 1
+        return np.where(shared, centred - np.nanmean(centred, axis=-2, keepdims=True), np.nan)
 
 
 def estimated_slope(times: Array, probes: Array) -> float:
     """The slope between 0 and 1 of deviations [n] of log times on those of probes, robustly."""
-    known = np.isfinite(times) & np.isfinite(probes)
-    if known.sum() < FEWEST:
+    finite = np.isfinite(times) & np.isfinite(probes)
+    if finite.sum() < FEWEST:
         return 0.0
-    y, x = (_without_outliers(values[known]) for values in (times, probes))
+    y, x = (_without_outliers(values[finite]) for values in (times, probes))
     power = float(x @ x)
     return min(1.0, max(0.0, float(x @ y) / power)) if power else 0.0
 

@@ -111,8 +111,8 @@ class Ratios:
             timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in blocks
             if timed and (pairs := by_pair(run.samples, slope)):
                 depth = depths[run.case]
-                own = {pair: seconds / depth for pair, seconds in pairs.items()}
-                laps.setdefault((names[run.case], blocks[run.case]), {})[run.round] = own
+                of_layer = {pair: seconds / depth for pair, seconds in pairs.items()}
+                laps.setdefault((names[run.case], blocks[run.case]), {})[run.round] = of_layer
         self.places = {(names[k], str(b.mode), b.seq_len): b for k, b in blocks.items()}
         self.series = numbered(names.values())
         self.blocks = numbered(block for _, block in laps)
@@ -121,7 +121,12 @@ class Ratios:
         self.means = final(logs, list(self.pairs), sweep.request.precision)
 
     def ratio(self, a: str, b: str, mode: str | Mode, seq_len: int) -> Ratio | None:
-        """The log ratio of the times of two series, or None where they did not take turns."""
+        """The log ratio of the times of two series, or None where they did not take turns.
+
+        a, b: series; the ratio is of the first over the second.
+        mode: of the block.
+        seq_len: of the block.
+        """
         place = self.places.get((a, str(mode), seq_len))
         block = self.blocks.get(place) if place else None
         first, second = (self.series.get(name, -1) for name in (a, b))
@@ -134,13 +139,18 @@ class Ratios:
     @property
     def certainties(self) -> Mapping[Block, Certainty]:
         """How well the ratios of each block that has any are known."""
-        found = zip(self.blocks, certainties(self.means), strict=True)
-        return {block: certainty for block, certainty in found if certainty}
+        by_block = zip(self.blocks, certainties(self.means), strict=True)
+        return {block: certainty for block, certainty in by_block if certainty}
 
     def in_turns(
         self, independent: LogCurve, a: str, b: str, mode: str
     ) -> tuple[LogCurve, NDArray[np.bool_]]:
-        """A log ratio with paired values in place of independent ones, and at which lengths."""
+        """A log ratio with paired values in place of independent ones, and at which lengths.
+
+        independent: of a over b, from the times of each alone.
+        a, b: series.
+        mode: of the curve.
+        """
         ratios = [self.ratio(a, b, mode, n) for n in independent.whole]
         columns = (independent.logs, independent.errors, independent.df)
         rows = zip(*columns, strict=True)
@@ -174,7 +184,10 @@ def gathered(
 ) -> Array:
     """Log ratios [K, P, R] of the laps of each series in each block and round; NaN where none.
 
-    `together` says which processes served a round of a block; R counts their sets.
+    laps: by series and block, and then by round.
+    series: their numbers.
+    blocks: their numbers.
+    together: which processes served a round of a block; R counts their sets.
     """
     sets = numbered(together.values())
     logs = np.full((len(blocks), math.comb(len(series), 2), len(sets)), np.nan)
@@ -201,14 +214,14 @@ def so_far(
     blocks = numbered(block for _, block in laps)
     if len(series) < 2:
         return {}, {}, {}
-    sets = {(block, r): r for (_, block), own in laps.items() for r in own}
+    sets = {(block, r): r for (_, block), by_round in laps.items() for r in by_round}
     logs = gathered(laps, series, blocks, sets)
     # the degrees of freedom are those of stopping by precision
-    found = means(logs, list(combinations(series.values(), 2)), LEAST_ROUNDS)
-    known = zip(blocks, certainties(found), strict=True)
+    averages = means(logs, list(combinations(series.values(), 2)), LEAST_ROUNDS)
+    by_block = zip(blocks, certainties(averages), strict=True)
     widths: dict[tuple[Curve, Key], float] = {}
     undecided: dict[tuple[Curve, Key], float] = {}
-    columns = (found.log, half_widths(found.se, found.df), found.rounds)
+    columns = (averages.log, half_widths(averages.se, averages.df), averages.rounds)
     for block, *rows in zip(blocks, *columns, strict=True):
         for pair, log, half, rounds in zip(combinations(series, 2), *rows, strict=True):
             for case in ((name, block) for name in pair if rounds):
@@ -216,7 +229,7 @@ def so_far(
                 widths[case] = max(width, widths.get(case, 0.0))
                 if not abs(log) - half > DECIDED:
                     undecided[case] = max(width, undecided.get(case, 0.0))
-    return {block: own for block, own in known if own}, widths, undecided
+    return {block: certainty for block, certainty in by_block if certainty}, widths, undecided
 
 
 def means(logs: Array, pairs: Sequence[tuple[int, int]], most_rounds: float = math.inf) -> Means:
@@ -225,25 +238,27 @@ def means(logs: Array, pairs: Sequence[tuple[int, int]], most_rounds: float = ma
     `pairs` are the numbers of the two series of each pair. Errors are NaN if no pair in any block
     has two rounds. The joint degrees of freedom are at most those of `most_rounds`.
     """
-    known = np.isfinite(logs)
-    counts = known.sum(2)
-    log = np.where(known, logs, 0.0).sum(2) / np.where(counts, counts, np.nan)
-    residuals = np.where(known, logs - log[:, :, None], 0.0)
+    finite = np.isfinite(logs)
+    counts = finite.sum(2)
+    log = np.where(finite, logs, 0.0).sum(2) / np.where(counts, counts, np.nan)
+    residuals = np.where(finite, logs - log[:, :, None], 0.0)
     dfs = np.maximum(counts - 1, 0)
     variance = np.full_like(log, np.nan)
     df = np.full_like(log, np.nan)
     if dfs.any():
         present = counts > 0
-        own = (residuals**2).sum(2) / np.maximum(dfs, 1)
+        variances = (residuals**2).sum(2) / np.maximum(dfs, 1)
         most = independent(residuals, np.minimum(dfs, most_rounds - 1), pairs)
-        variance[present], df[present] = shrunk(own[present], dfs[present], most)
+        variance[present], df[present] = shrunk(variances[present], dfs[present], most)
     return Means(log, np.sqrt(variance / np.maximum(counts, 1)), df, counts)
 
 
 def final(logs: Array, pairs: Sequence[tuple[int, int]], precision: float | None) -> Means:
     """The means of a sweep whose blocks end at a precision, if one is given."""
     whole = means(logs, pairs)
-    ends = (found.reaches(precision) for found in certainties(whole) if found and precision)
+    ends = (
+        certainty.reaches(precision) for certainty in certainties(whole) if certainty and precision
+    )
     return means(logs, pairs, LEAST_ROUNDS) if any(ends) else whole
 
 

@@ -28,10 +28,16 @@ class Verdict(StrEnum):
     MISSING = "missing"  # one of the two was not measured
 
 
-def judge(
+def verdict_on(
     point: float, low: float, high: float, called: bool, threshold: float = THRESHOLD
 ) -> Verdict:
-    """The verdict on one log ratio; `called` says whether it passed the rule of its family."""
+    """The verdict on one log ratio.
+
+    point: of the later over the earlier; NaN where one was not measured.
+    low, high: the ends of its interval; NaN where it has none.
+    called: whether it passed the rule of its family of comparisons (`discoveries`).
+    threshold: the change that counts, as a share.
+    """
     if np.isnan(point):
         return Verdict.MISSING
     limit = np.log1p(threshold)

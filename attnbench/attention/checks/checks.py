@@ -65,7 +65,7 @@ def result(check: Check, trial: Trial, exempt: str | None) -> dict[str, str]:
     try:
         if exempt:
             raise NotApplicable(exempt)
-        said = check(trial)
+        remark = check(trial)
     except NotApplicable as error:
         return {"result": "skipped", "reason": str(error)}
     except Exception as error:
@@ -77,7 +77,7 @@ def result(check: Check, trial: Trial, exempt: str | None) -> dict[str, str]:
         if check in PROMISED and not trial.card.declared and not silent:
             return {"result": "noted", "reason": text if wrong else f"raises {reason}"}
         return {"result": "failed", "reason": reason}
-    return {"result": "passed", "reason": said or ""}
+    return {"result": "passed", "reason": remark or ""}
 
 
 def name_of(check: Check) -> str:

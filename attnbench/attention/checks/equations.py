@@ -35,9 +35,13 @@ def against_its_reference(
     types: Sequence[torch.dtype] = NUMBER_TYPES,
     slack: float = 1.0,
 ) -> None:
-    """Compare with the reference in float64 on a CPU, within `slack` times the tolerances.
+    """Compare with the reference in float64 on a CPU. Raises `AssertionError` where they differ.
 
-    Types that the form refuses are left out.
+    trial: the mechanism in one form.
+    seq_len: N.
+    masked: whether sequences have padding.
+    types: number types; those that the form refuses are left out.
+    slack: times the tolerances of the card that are allowed.
     """
     w = trial.workload(seq_len)
     mask = some_padding(w) if masked else None
@@ -51,7 +55,7 @@ def against_its_reference(
         leaves = {"x": x, **dict(module.named_parameters())}
         ours = values(leaves, same_draws(module, x, mask), mask)
         draws = [in_float64(module.draws(index)) for index in range(w.batch)]
-        drawn = [{name: t.tolist() for name, t in own.items()} for own in draws]
+        drawn = [{name: t.tolist() for name, t in sequence.items()} for sequence in draws]
         if expected is None or drawn != last:  # tokens and parameters are those of every type
             expected = by_reference(trial, module, w, mask, draws)
             last = drawn
@@ -62,7 +66,14 @@ def against_its_reference(
 def by_reference(
     trial: Trial, module: Attention, w: Workload, mask: Tensor | None, draws: Sequence[Draws]
 ) -> Values:
-    """The values of the reference with the module's parameters, in float64 on a CPU."""
+    """The values of the reference with the module's parameters, in float64 on a CPU.
+
+    trial: the mechanism, which has a reference.
+    module: one of its forms, whose parameters count.
+    w: the workload; its device and number type do not count.
+    mask: [B, N], True for real tokens; None: all are.
+    draws: the random draws of each sequence.
+    """
     reference = trial.card.reference
     w = replace(w, device="cpu", dtype="float64")
     assert reference is not None, "checked only where there is one"
@@ -96,7 +107,13 @@ def values(leaves: Mapping[str, Tensor], y: Tensor, mask: Tensor | None = None) 
 
 
 def compare(ours: Values, expected: Values, allowed: float, setting: str) -> None:
-    """Raise `AssertionError` where an error exceeds what is allowed, or is not a number."""
+    """Raise `AssertionError` where an error exceeds what is allowed, or is not a number.
+
+    ours: of the form.
+    expected: of the reference.
+    allowed: the largest error, relative as in `errors`.
+    setting: in words, for the message.
+    """
     for name, error in errors(ours, expected).items():
         assert error <= allowed, f"{setting}: error of {name}: {error:.2g}; allowed: {allowed:.2g}"
 
@@ -112,11 +129,11 @@ def errors(ours: Values, expected: Values) -> dict[str, float]:
         raise ValueError("the output has shape {}, not {}".format(*shapes))
     zero = torch.zeros(())
     largest = max((gradient.abs().max() for gradient in expected.gradients.values()), default=zero)
-    found = {"output": relative(ours.output, expected.output, expected.output.abs().max())}
+    by_name = {"output": relative(ours.output, expected.output, expected.output.abs().max())}
     for name in {**expected.gradients, **ours.gradients}:
         a, b = (values.gradients.get(name, zero) for values in (ours, expected))
-        found[f"d{name}"] = relative(a, b, largest)
-    return found
+        by_name[f"d{name}"] = relative(a, b, largest)
+    return by_name
 
 
 def relative(a: Tensor, b: Tensor, scale: Tensor) -> float:

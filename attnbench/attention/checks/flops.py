@@ -51,7 +51,13 @@ def attention(
     *_: Any,
     skipping: bool = False,
 ) -> int:
-    """FLOPs of q kᵀ and A v on shapes [B, H, N, d]."""
+    """FLOPs of q kᵀ and A v.
+
+    q, k, v: shapes [B, H, N, d], without the tensors.
+    dropout: does not count.
+    causal: whether a query meets only the keys up to its own place.
+    skipping: whether the kernel leaves out what causality hides.
+    """
     B, H, N, d = q
     return 2 * (2 * B * H * d) * (N * (N + 1) // 2 if causal and skipping else N * k[2])
 

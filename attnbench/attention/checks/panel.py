@@ -47,7 +47,15 @@ from attnbench.attention.core import LAYER, computed, tensor_names, usual
 from attnbench.devices import DeviceFailed, is_out_of_memory, raise_device_failure
 from attnbench.devices.finding import find
 from attnbench.errors import one_line
-from attnbench.records import Aspect, Attempt, KernelFinding, Level, PanelRow, Workload
+from attnbench.records import (
+    GRADIENT,
+    Aspect,
+    Attempt,
+    KernelFinding,
+    Level,
+    PanelRow,
+    Workload,
+)
 from attnbench.records.units import few
 
 FACTOR = 10.0
@@ -137,7 +145,13 @@ def allowed(shown: FormErrors, attempt: Attempt) -> dict[str, float]:
 def concluded(
     attempt: Attempt, shown: FormErrors, limits: Mapping[str, float], worst: str
 ) -> tuple[KernelFinding, str]:
-    """The finding of a comparison within these limits, with its reason."""
+    """The finding of a comparison, with its reason.
+
+    attempt: what was tried.
+    shown: the errors, and what else was seen.
+    limits: what each error may be, by its name (`allowed`).
+    worst: the name of the error that is largest beside its limit; empty where there is none.
+    """
     if not shown.errors and shown.changed:
         return KernelFinding.CHANGES_INPUTS, f"{few(shown.changed, 3)}; then {shown.reason}"
     if not shown.errors:
@@ -194,20 +208,8 @@ def panel(trial: Trial, attempts: Iterator[Attempt]) -> Iterator[PanelRow]:
         except NotApplicable:
             continue
         except DeviceFailed as error:
-            yield failed(attempt, one_line(error))
+            yield PanelRow.without(attempt, KernelFinding.FAILED, str(error))
             return
-
-
-def failed(attempt: Attempt, reason: str) -> PanelRow:
-    """The row of an attempt that broke the GPU."""
-    return PanelRow(
-        attempt=attempt,
-        finding=KernelFinding.FAILED,
-        errors={},
-        ours={},
-        allowed={},
-        reason=reason,
-    )
 
 
 @dataclass
@@ -274,22 +276,26 @@ class Comparing:
     def errors_of_form(
         self,
         form: str,
-        given: Mapping[str, Tensor],
+        inputs: Mapping[str, Tensor],
         core: Core,
         errors_of: Callable[[Values], dict[str, float]],
     ) -> dict[str, float]:
         """The errors of a form of the mechanism; none where it does not run in this number type.
 
+        form: its name.
+        inputs: the tensors, as the function that is judged takes them.
+        core: what makes the core's tensors of those; None: they are the core's.
+        errors_of: errors by name, of values.
         Raises `DeviceFailed`, so that no other form is accused of it.
         """
         with suppress(Exception):
-            return errors_of(self.evaluated(self.started(form, self.mechanism), given, core))
+            return errors_of(self.evaluated(self.started(form, self.mechanism), inputs, core))
         raise_device_failure()
         return {}
 
     def summing(
         self,
-        given: Mapping[str, Tensor],
+        inputs: Mapping[str, Tensor],
         core: Core,
         errors_of: Callable[[Values], dict[str, float]],
     ) -> dict[str, float]:
@@ -301,7 +307,7 @@ class Comparing:
 
         if {"g", "f"}.isdisjoint(self.names):
             return {}
-        wide = {name: tensor.double() for name, tensor in given.items()}
+        wide = {name: tensor.double() for name, tensor in inputs.items()}
         return errors_of(self.evaluated(self.exact, wide, by_sums))
 
     def evaluated(self, module: Any, tensors: Mapping[str, Tensor], core: Any = None) -> Values:
@@ -310,10 +316,11 @@ class Comparing:
         leaves = {name: t.clone().requires_grad_(backward) for name, t in tensors.items()}
         with torch.set_grad_enabled(backward):
             taken = leaves if core is None else core(leaves)
-            own = getattr(module, "called", None)
-            if own and backward:  # what changes a leaf raises, and would not be seen to change it
+            function = getattr(module, "called", None)
+            # what changes a leaf raises, and would not be seen to change it
+            if function and backward:
                 taken = {name: t.clone() for name, t in taken.items()}
-            call = partial(own or partial(computed, module), taken, self.mask)
+            call = partial(function or partial(computed, module), taken, self.mask)
             y = same_draws(call)
         if self.mask is not None and self.names != LAYER:
             y = y.transpose(1, 2)
@@ -334,18 +341,18 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     module: Any = comparing.started(trial.form, trial.card)
     core = module.of_core if claims else None
     offered = module.offered(changed) if claims else changed
-    given = {name: rounded(name, tensor, comparing.dtype) for name, tensor in offered.items()}
+    inputs = {name: rounded(name, tensor, comparing.dtype) for name, tensor in offered.items()}
     taken = {*module.binding.parameters, *module.learned} if claims else None
-    expected, reference = exact_values(comparing, given, core)
+    expected, reference = exact_values(comparing, inputs, core)
 
-    def errors_of(found: Values) -> dict[str, float]:
-        known = expected if found.gradients else Values(expected.output, {})
-        return deviations(found, known, attempt, taken)
+    def errors_of(result: Values) -> dict[str, float]:
+        target = expected if result.gradients else Values(expected.output, {})
+        return deviations(result, target, attempt, taken)
 
     # of a function the default form is the rival; of that form, the equations as written
     rival = "eager" if trial.form == comparing.default and not claims else comparing.default
-    ours = comparing.errors_of_form(rival, given, core, errors_of)
-    first = next(iter(given.values()))
+    ours = comparing.errors_of_form(rival, inputs, core, errors_of)
+    first = next(iter(inputs.values()))
     errors = dict[str, float]()
     reason = ""
     gave = ""
@@ -354,9 +361,9 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     if claims:
         module.watched = []
     try:
-        found = comparing.evaluated(module, given)
-        errors = errors_of(found)
-        factor = constant_factor(found.output, expected.output, int(first.shape[-1]))
+        result = comparing.evaluated(module, inputs)
+        errors = errors_of(result)
+        factor = constant_factor(result.output, expected.output, int(first.shape[-1]))
     except Exception as error:  # a user's function raises anything
         raise_device_failure()
         reason = one_line(error)
@@ -375,19 +382,19 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
         reference=reference,
         head_width=head_width(comparing, comparing.w),
     )
-    return explained(comparing, shown, given, core, errors_of)
+    return explained(comparing, shown, inputs, core, errors_of)
 
 
 def explained(
     comparing: Comparing,
     shown: FormErrors,
-    given: Mapping[str, Tensor],
+    inputs: Mapping[str, Tensor],
     core: Core,
     errors_of: Callable[[Values], dict[str, float]],
 ) -> FormErrors:
     """The comparison with all that sound arithmetic costs, where an error exceeds what is allowed.
 
-    given: the tensors, as the form takes them
+    inputs: the tensors, as the form takes them
     core: what makes the core's tensors of those; None: they are the core's
     errors_of: errors by name, of values
     """
@@ -401,26 +408,26 @@ def explained(
 
     form = comparing.trial.form if comparing.trial.card.mechanism is None else ""
     if exceeds(shown) and "eager" not in (form, comparing.default) and comparing.takes_eager:
-        eager = comparing.errors_of_form("eager", given, core, errors_of)
+        eager = comparing.errors_of_form("eager", inputs, core, errors_of)
         most = {name: max(shown.ours.get(name, 0.0), error) for name, error in eager.items()}
         shown = replace(shown, ours={**shown.ours, **most})
     if exceeds(shown) and shown.reference == "float64":
-        shown = replace(shown, summing=comparing.summing(given, core, errors_of))
+        shown = replace(shown, summing=comparing.summing(inputs, core, errors_of))
     return shown
 
 
 def exact_values(
-    comparing: Comparing, given: Mapping[str, Tensor], core: Any
+    comparing: Comparing, inputs: Mapping[str, Tensor], core: Any
 ) -> tuple[Values, str]:
     """What is exact for these tensors, and its number type: float64, where memory allows it."""
-    wide = {name: tensor.double() for name, tensor in given.items()}
+    wide = {name: tensor.double() for name, tensor in inputs.items()}
     try:
         return comparing.evaluated(comparing.exact, wide, core), "float64"
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
     narrow = comparing.started(comparing.default, comparing.mechanism)
-    return comparing.evaluated(narrow, given, core), comparing.attempt.dtype
+    return comparing.evaluated(narrow, inputs, core), comparing.attempt.dtype
 
 
 def head_width(comparing: Comparing, w: Workload) -> int:
@@ -444,18 +451,20 @@ def deviations(
         shapes = (list(values.output.shape) for values in (ours, expected))
         raise ValueError("the output has shape {}, not {}".format(*shapes))
     highest = expected.output.abs().max()
-    found = {OUTPUT: relative(ours.output, expected.output, highest)}
+    errors = {OUTPUT: relative(ours.output, expected.output, highest)}
     if attempt.aspect is Aspect.RIGHT or attempt.inputs == LONG.name:
-        found[A_ROW] = of_rows(ours.output, expected.output, float(highest))
+        errors[A_ROW] = of_rows(ours.output, expected.output, float(highest))
     zero = torch.zeros(())
-    known = {n: g for n, g in expected.gradients.items() if taken is None or n in taken}
+    relevant = {n: g for n, g in expected.gradients.items() if taken is None or n in taken}
     # those of fixed decays and of parameters are sums over all tokens, and would hide the others
-    of_tokens = {n for n, g in known.items() if g.dim() > 2 and attempt.tokens in g.shape[1:3]}
+    of_tokens = {n for n, g in relevant.items() if g.dim() > 2 and attempt.tokens in g.shape[1:3]}
     most = {
-        only: max((known[n].abs().max() for n in known if n in of_tokens or not only), default=zero)
+        only: max(
+            (relevant[n].abs().max() for n in relevant if n in of_tokens or not only), default=zero
+        )
         for only in (False, True)
     }
-    for name in {**known, **ours.gradients}:
+    for name in {**relevant, **ours.gradients}:
         if taken is not None and name not in taken:
             continue
         a, b = (values.gradients.get(name, zero) for values in (ours, expected))
@@ -464,8 +473,8 @@ def deviations(
         size = b.abs().max()
         cancelled = attempt.aspect is not Aspect.RIGHT or bool(size <= VANISHED * largest)
         floor = 1.0 if cancelled else FLOOR
-        found[f"d{name}"] = relative(a, b, torch.maximum(size, floor * largest))
-    return found
+        errors[f"{GRADIENT}{name}"] = relative(a, b, torch.maximum(size, floor * largest))
+    return errors
 
 
 def of_rows(ours: Tensor, expected: Tensor, largest: float) -> float:
@@ -531,16 +540,16 @@ def stressed(card: Card) -> Iterator[dict[str, str]]:
     usual_ones = ((label, trial) for label, trial in trials(card) if label.startswith("0-"))
     for label, trial in usual_ones:
         usual_trial = replace(trial, config=card.config())
-        for found in panel(usual_trial, of_form(usual_trial)):
-            worst = found.worst
-            attempt = found.attempt
-            passed = "passed" if found.passes else "failed"
-            error = found.errors.get(worst)
-            said = f"{found.finding}: error {error:.1e} of {worst}" if worst else found.reason
-            sizes = f"N = {attempt.tokens:,}, d = {found.head_width}"
+        for result in panel(usual_trial, of_form(usual_trial)):
+            worst = result.worst
+            attempt = result.attempt
+            passed = "passed" if result.passes else "failed"
+            error = result.errors.get(worst)
+            summary = f"{result.finding}: error {error:.1e} of {worst}" if worst else result.reason
+            sizes = f"N = {attempt.tokens:,}, d = {result.head_width}"
             yield {
                 "check": f"{attempt.aspect} {attempt.inputs}, {sizes}",
                 "trial": label.removeprefix("0-"),
-                "result": passed if found.tried else "skipped",
-                "reason": said,
+                "result": passed if result.tried else "skipped",
+                "reason": summary,
             }

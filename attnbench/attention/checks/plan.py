@@ -8,7 +8,7 @@ from attnbench.attention.card import Card
 from attnbench.attention.checks.stress import BFLOAT16, LONG, MASKED, STRESSES, USUAL
 from attnbench.attention.checks.trial import Trial, causal_values
 from attnbench.attention.core import LAYER, tensor_names
-from attnbench.records import Aspect, Attempt, Option
+from attnbench.records import Aspect, Attempt
 from attnbench.records.selection import options_text
 
 WIDTH = 128  # where no race says another
@@ -126,13 +126,13 @@ def with_options(card: Card, usual: Attempt, sizes: RaceSizes) -> Iterator[Attem
         if chosen and chosen.keys() <= sizes.taken:
             inputs = f"with {options_text(chosen.items())}"
             yield replace(
-                usual, inputs=inputs, tokens=PADDED, width=WIDTH, heads=HEADS, **option(chosen)
+                usual,
+                inputs=inputs,
+                tokens=PADDED,
+                width=WIDTH,
+                heads=HEADS,
+                options=tuple(chosen.items()),
             )
-
-
-def option(chosen: dict[str, Option]) -> dict[str, Any]:
-    """The options of an attempt, as its field."""
-    return {"options": tuple(chosen.items())}
 
 
 def other_heads(card: Card, config: Any, usual: Attempt) -> Iterator[Attempt]:
@@ -152,7 +152,7 @@ def other_heads(card: Card, config: Any, usual: Attempt) -> Iterator[Attempt]:
         for groups, heads in GROUPED:
             inputs = f"with {GROUPS}={groups}"
             sizes = replace(usual, inputs=inputs, tokens=100, width=d * heads, heads=heads)
-            yield replace(sizes, **option({GROUPS: groups}))
+            yield replace(sizes, options=((GROUPS, groups),))
 
 
 def modes_of(card: Card, takes_causal: bool, causal: bool | None) -> tuple[bool, ...]:
@@ -161,7 +161,7 @@ def modes_of(card: Card, takes_causal: bool, causal: bool | None) -> tuple[bool,
     takes_causal: whether the function can be told
     causal: the only one that is asked for, or None
     """
-    known = causal_values(card.causality)
+    possible = causal_values(card.causality)
     if causal is not None:
-        return (causal,) if causal in known else ()
-    return known if takes_causal or len(known) == 1 else ()
+        return (causal,) if causal in possible else ()
+    return possible if takes_causal or len(possible) == 1 else ()

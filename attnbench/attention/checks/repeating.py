@@ -34,13 +34,13 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Panel
     comparing = Comparing(trial, attempt)
     module: Any = comparing.started(trial.form, trial.card)
     taken = module.offered(comparing.ordinary())
-    given = {name: rounded(name, tensor, comparing.dtype) for name, tensor in taken.items()}
+    inputs = {name: rounded(name, tensor, comparing.dtype) for name, tensor in taken.items()}
     usual = comparing.started(comparing.default, comparing.mechanism)
 
     def ours(tensors: dict[str, Tensor]) -> Tensor:
         return comparing.evaluated(usual, tensors, module.of_core).output
 
-    calls = Calls(module, given, ours)
+    calls = Calls(module, inputs, ours)
     finding = KernelFinding.PASSED
     reason = ""
     try:
@@ -55,7 +55,7 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Panel
     return PanelRow(
         attempt=attempt,
         finding=finding,
-        head_width=int(next(iter(given.values())).shape[-1]),
+        head_width=int(next(iter(inputs.values())).shape[-1]),
         errors={},
         ours={},
         allowed={},
@@ -68,33 +68,33 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Panel
 class Calls:
     """Calls of a function, which are counted.
 
-    `given` are its tensors by name. `ours` is what the mechanism's usual form gives for them.
+    `inputs` are its tensors by name. `ours` is what the mechanism's usual form gives for them.
     """
 
     def __init__(
         self,
         module: Any,
-        given: dict[str, Tensor],
+        inputs: dict[str, Tensor],
         ours: Callable[[dict[str, Tensor]], Tensor],
     ) -> None:
         self.module = module
-        self.given = given
+        self.inputs = inputs
         self.ours = ours
         self.count = 0
 
-    def output(self, given: dict[str, Tensor]) -> tuple[Tensor, torch.dtype]:
+    def output(self, inputs: dict[str, Tensor]) -> tuple[Tensor, torch.dtype]:
         """What it gives, without gradients, and the number type of that."""
         self.count += 1
         with torch.no_grad():
-            y = same_draws(partial(self.module.called, given))
+            y = same_draws(partial(self.module.called, inputs))
         return y.detach().double().clone(), self.module.gave
 
     def same(self, left_s: float) -> tuple[KernelFinding, str]:
         """Whether every call gives what the first gave, with its number type."""
         end = time.perf_counter() + left_s
-        first, dtype = self.output(self.given)
+        first, dtype = self.output(self.inputs)
         while self.count < LEAST or (self.count < MOST and time.perf_counter() < end):
-            y, other = self.output(self.given)
+            y, other = self.output(self.inputs)
             if other != dtype:
                 return KernelFinding.VARIES, f"call {self.count} gives {other}, the first {dtype}"
             if apart(y, first):
@@ -111,7 +111,7 @@ class Calls:
 
         The first and the last number of each tensor stay, by which a memory may know it.
         """
-        kept = {name: tensor.clone() for name, tensor in self.given.items()}
+        kept = {name: tensor.clone() for name, tensor in self.inputs.items()}
         before, _ = self.output(kept)
         for tensor in kept.values():
             inner = tensor.view(-1)[1:-1]
@@ -126,8 +126,8 @@ class Calls:
 
     def fresh_tensors(self) -> tuple[KernelFinding, str]:
         """Whether new tensors give what their numbers give, where others were freed before."""
-        turned = {name: flipped(tensor) for name, tensor in self.given.items()}
-        both = [(numbers, self.output(numbers)[0]) for numbers in (self.given, turned)]
+        turned = {name: flipped(tensor) for name, tensor in self.inputs.items()}
+        both = [(numbers, self.output(numbers)[0]) for numbers in (self.inputs, turned)]
         for turn in range(FRESH):
             numbers, expected = both[turn % 2]
             y, _ = self.output({name: tensor.clone() for name, tensor in numbers.items()})
@@ -140,17 +140,17 @@ class Calls:
 
         Not asked of a mechanism that draws other random numbers for another batch.
         """
-        B = max(len(tensor) for tensor in self.given.values() if tensor.dim() > 2)
+        B = max(len(tensor) for tensor in self.inputs.values() if tensor.dim() > 2)
         more = {
             name: torch.cat([tensor, tensor[:1]])
             if tensor.dim() > 2 and len(tensor) == B
             else tensor
-            for name, tensor in self.given.items()
+            for name, tensor in self.inputs.items()
         }
-        usual = self.ours(self.given)
+        usual = self.ours(self.inputs)
         if apart(self.ours(more), torch.cat([usual, usual[:1]])):
             return KernelFinding.PASSED, ""
-        alone, dtype = self.output(self.given)
+        alone, dtype = self.output(self.inputs)
         beside, _ = self.output(more)
         # sums in another order round to another last digit
         within = max(WITHIN, 4 * torch.finfo(dtype).eps)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from attnbench.records import USUAL_INPUTS
+
 STRONG = -27.6  # the log of a decay of 1e-12
 MIXED = (-1e-6, -1e-4, -0.1, STRONG, -316.0)  # logs of decays, the last as in Qwen3.5
 BFLOAT16 = "in bfloat16"
@@ -75,7 +77,7 @@ def zeros(x: Tensor) -> Tensor:
     return x * kept
 
 
-USUAL = Stress("as usual")
+USUAL = Stress(USUAL_INPUTS)
 LONG = Stress("long", decays(near_one))
 STRESSES = (
     Stress("keys 90 % alike", alike(0.9)),

@@ -41,18 +41,22 @@ class TrainedForm:
 
     def output(self, *inputs: Tensor) -> Tensor:
         """The output for these inputs, always with the same random draws."""
-        return same_draws(self.call, *(inputs or self.own), self.mask)
+        return same_draws(self.call, *(inputs or self.tensors), self.mask)
 
     @property
-    def own(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
+        """The inputs, without the parameters."""
         return [*self.leaves.values()][: self.inputs]
 
-    def gradients(self, y: Tensor, **how: Any) -> dict[str, Tensor]:
-        """Those of a random weighting of the output y, by name; zeros where nothing is reached."""
+    def gradients(self, y: Tensor, **options: Any) -> dict[str, Tensor]:
+        """The gradients of a random weighting of the output y, by the names of leaves.
+
+        Zeros where nothing is reached. `options` are further ones of `torch.autograd.grad`.
+        """
         leaves = {name: leaf for name, leaf in self.leaves.items() if leaf.requires_grad}
         loss = (y * weights(y)).sum()
-        found = torch.autograd.grad(loss, [*leaves.values()], allow_unused=True, **how)
-        pairs = zip(leaves.items(), found, strict=True)
+        gradients = torch.autograd.grad(loss, [*leaves.values()], allow_unused=True, **options)
+        pairs = zip(leaves.items(), gradients, strict=True)
         return {name: torch.zeros_like(x) if g is None else g for (name, x), g in pairs}
 
 
@@ -77,10 +81,10 @@ def weights(y: Tensor) -> Tensor:
     return torch.randn(y.shape, generator=generator).bfloat16().to(y.device, y.dtype)
 
 
-def same(found: dict[str, Tensor], expected: dict[str, Tensor], label: str) -> None:
+def same(ours: dict[str, Tensor], expected: dict[str, Tensor], label: str) -> None:
     """Raise `AssertionError` where gradients differ by more than another order of sums explains."""
     largest = max((float(g.abs().max()) for g in expected.values() if g.numel()), default=0.0)
-    for name, gradient in found.items():
+    for name, gradient in ours.items():
         error = (gradient - expected[name]).abs().max() if gradient.numel() else torch.zeros(())
         agrees = bool(error <= SAME * (largest or 1.0))
         assert agrees, f"{label}: the gradient of {name} differs by {error:.1e} of {largest:.1e}"
@@ -102,7 +106,7 @@ def bf16_autocast_works_in_both_modes(trial: Trial) -> str:
         with torch.autocast(device, torch.bfloat16), torch.set_grad_enabled(training):
             y = same_draws(module, x)
         draws = [in_float64(module.draws(index)) for index in range(w.batch)]
-        choices = [{name: t.tolist() for name, t in own.items()} for own in draws]
+        choices = [{name: t.tolist() for name, t in sequence.items()} for sequence in draws]
         if expected is None or choices != drawn:
             drawn = choices
             if trial.card.reference:
@@ -122,10 +126,10 @@ def bf16_autocast_works_in_both_modes(trial: Trial) -> str:
 
 def keep_types(leaves: dict[str, Tensor], y: Tensor) -> None:
     """Raise `AssertionError` where a gradient has another type than what it is the gradient of."""
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         y.float().sum(), [*leaves.values()], allow_unused=True, retain_graph=True
     )
-    for (name, leaf), gradient in zip(leaves.items(), found, strict=True):
+    for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
         kept = gradient is None or gradient.dtype == leaf.dtype
         assert kept, f"the gradient of {name} has another type than it"
 
@@ -169,20 +173,23 @@ def second(
     pairs = zip(first, along, strict=True)
     moving = [(g * v).sum() for g, v in pairs if g is not None and g.requires_grad]
     total = torch.stack(moving).sum()
-    found = torch.autograd.grad(total, leaves, allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+    gradients = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, gradients, strict=True)]
 
 
 def by_differences(trial: Trial, subject: TrainedForm, along: Sequence[Tensor]) -> list[Tensor]:
-    """The same from gradients at two points."""
+    """The derivative of all gradients along a direction, from gradients at two points."""
     leaves = [*subject.leaves.values()]
     ends = []
     for sign in (1, -1):
         moved(leaves, along, sign * STEP)
         loss = loss_of(subject.output(), leaves)
-        found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         ends.append(
-            [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+            [
+                torch.zeros_like(x) if g is None else g
+                for x, g in zip(leaves, gradients, strict=True)
+            ]
         )
         moved(leaves, along, -sign * STEP)
     return [(a - b) / (2 * STEP) for a, b in zip(*ends, strict=True)]
@@ -197,7 +204,10 @@ def moved(leaves: Sequence[Tensor], along: Sequence[Tensor], by: float) -> None:
 def by_equations(
     trial: Trial, subject: TrainedForm, along: Sequence[Tensor]
 ) -> list[Tensor] | None:
-    """The same from the card's reference, which treats values that are held constant as such."""
+    """The derivative of all gradients along a direction, by the card's reference.
+
+    None where there is none. It treats values that are held constant as such.
+    """
     module = subject.call
     reference = trial.card.reference
     if reference is None:
@@ -216,7 +226,7 @@ def by_equations(
 def by_sequence(reference: Call, module: Any, x: Tensor, draws: Sequence[Draws]) -> Tensor:
     """The reference's outputs of all sequences of x."""
     pairs = zip(x, draws, strict=True)
-    return torch.stack([reference(module, tokens, None, own) for tokens, own in pairs])
+    return torch.stack([reference(module, tokens, None, drawn) for tokens, drawn in pairs])
 
 
 def apart(ours: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
@@ -233,7 +243,7 @@ def a_checkpoint_gives_the_same_gradients(trial: Trial) -> None:
     for subject in subjects(trial, masked=True):
         expected = subject.gradients(subject.output())
         checkpointed = partial(checkpoint, subject.call, use_reentrant=False)
-        y = same_draws(checkpointed, *subject.own, subject.mask)
+        y = same_draws(checkpointed, *subject.tensors, subject.mask)
         same(subject.gradients(y), expected, "checkpointed")
 
 
@@ -248,10 +258,10 @@ def frozen_leaves_change_no_other_gradient(trial: Trial) -> None:
             for name, leaf in subject.leaves.items():
                 leaf.requires_grad_(name in free)
             y = subject.output()
-            given = {name: torch.zeros_like(expected[name]) for name in free}
+            ours = {name: torch.zeros_like(expected[name]) for name in free}
             if y.requires_grad:
-                given = subject.gradients(y)
-            same(given, expected, f"only {', '.join(free)} with gradients")
+                ours = subject.gradients(y)
+            same(ours, expected, f"only {', '.join(free)} with gradients")
 
 
 def a_second_backward_pass_gives_the_same(trial: Trial) -> None:
@@ -270,7 +280,7 @@ def strided_and_expanded_tensors_give_the_same(trial: Trial) -> None:
         for view in (transposed, with_gaps, expanded):
             results = []
             for contiguous in (False, True):
-                inputs = [view(x) for x in subject.own]
+                inputs = [view(x) for x in subject.tensors]
                 y = subject.output(*(x.contiguous() if contiguous else x for x in inputs))
                 results.append((y.detach(), subject.gradients(y)))
             (y, ours), (copied, expected) = results
@@ -287,8 +297,8 @@ def strided_and_expanded_tensors_give_the_same(trial: Trial) -> None:
 def taken(subject: TrainedForm, y: Tensor, change: Tensor) -> dict[str, Tensor]:
     """Gradients from that of the output y, of what it reaches."""
     leaves = [*subject.leaves.values()]
-    found = torch.autograd.grad(y, leaves, change, retain_graph=True, allow_unused=True)
-    return {name: g for name, g in zip(subject.leaves, found, strict=True) if g is not None}
+    gradients = torch.autograd.grad(y, leaves, change, retain_graph=True, allow_unused=True)
+    return {name: g for name, g in zip(subject.leaves, gradients, strict=True) if g is not None}
 
 
 def transposed(x: Tensor) -> Tensor:
@@ -314,13 +324,13 @@ def what_is_changed_in_place_raises(trial: Trial) -> None:
             with torch.no_grad():
                 tensor.logical_not_() if tensor.dtype == torch.bool else tensor.mul_(-1).add_(0.5)
             try:
-                found = subject.gradients(y)
+                gradients = subject.gradients(y)
             except RuntimeError:
                 continue
             finally:
                 with torch.no_grad():
                     tensor.copy_(before)
-            same(found, expected, f"{name} changed in place")
+            same(gradients, expected, f"{name} changed in place")
         y = subject.output()
         try:
             twice = subject.gradients(y.mul_(2))

@@ -55,7 +55,7 @@ class Trial:
     def build(
         self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None
     ) -> Attention:
-        """The same, with none of the parameters zero, as some start out.
+        """A form's module with repeatable parameters, none of them zero, as some start out.
 
         They are the same in every number type, since bfloat16 represents all of them.
         """
@@ -141,7 +141,10 @@ def same_draws(call: Any, *inputs: Tensor | None) -> Tensor:
 
 
 def seeded(number: int) -> None:
-    """As `torch.manual_seed`, which keeps a traceback for each kind of device that is not there."""
+    """Seed the draws of the CPU and of GPUs.
+
+    `torch.manual_seed` keeps a traceback for each kind of device that is not there.
+    """
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number)

@@ -19,6 +19,7 @@ from attnbench.commands.check.cases import (
     CheckedCase,
     CheckPlan,
     Counted,
+    Trees,
     planned,
 )
 from attnbench.commands.check.finding import CheckReport, reported, runs
@@ -42,7 +43,7 @@ UNLOADED = Counted(
 def against_revision(
     plan: CheckPlan,
     revision: str,
-    asked: Sequence[Selection] | None,
+    selections: Sequence[Selection] | None,
     runner: Runner,
     folder: Path | None = None,
     functions: bool = False,
@@ -50,20 +51,26 @@ def against_revision(
 ) -> CheckReport:
     """The working tree against a revision, checked out in a temporary folder.
 
-    Where the revision is no ancestor, base is the merge base. What is `asked` are mechanisms, or
-    `functions` without arguments. Without it, the mechanisms that the change reaches are checked,
-    in every form that is not compiled by torch. Where the functions are of `tests`, these are the
-    names of all tests that head has. Raises `UsageError` or `CannotRun`.
+    Where the revision is no ancestor, base is the merge base. Raises `UsageError` or `CannotRun`.
+
+    plan: what is measured of each case.
+    revision: a branch, tag or commit.
+    selections: mechanisms, or functions without arguments; without them, the mechanisms that the
+        change reaches are checked, in every form that is not compiled by torch.
+    runner: of the measuring processes.
+    folder: of the repository, to which paths are relative; by default the current one.
+    functions: whether functions are selected, and no mechanisms.
+    tests: the names of all tests that head has, where the functions are tests.
     """
     where = (folder or Path.cwd()).resolve()
     root = repository.root(where).resolve()
     base = repository.base(root, revision)
-    names = None if asked is None else in_repository(asked, where, root)
+    names = None if selections is None else in_repository(selections, where, root)
     report = CheckReport(
         base=base.text,
-        head=repository.describe(root),
+        head=repository.tree_text(root),
         notes=base.notes,
-        named=asked is not None,
+        named=selections is not None,
     )
     with (
         runner.within(plan.budget_s),
@@ -71,32 +78,54 @@ def against_revision(
     ):
         if names is None:
             changes = repository.changes(root, base.commit)
-            found = reach(origins.trees, changes, runner, plan.device)
-            report = replace(report, uncovered=found.uncovered)
-            if not found.reached:
-                return without_reach(report, found)
-            names, note = chosen(found, plan, runner.server.left_s)
+            extent = reach(origins.trees, changes, runner, plan.device)
+            report = replace(report, uncovered=extent.uncovered)
+            if not extent.reached:
+                return without_reach(report, extent)
+            names, note = chosen(extent, plan, runner.server.left_s)
             report = replace(report, notes=(*report.notes, note))
         if functions:
             changes = repository.changes(root, base.commit)
-            given = [one.name for one in names]
-            paths = to_lay_over(given, origins.trees, below(where, root), changes)
-            if tests is None:
-                on_base, silent = functions_on_base(
-                    given, paths, origins.trees, below(where, root), runner
-                )
-            else:
-                known, silent = tests_on_base(origins.trees, runner)
-                on_base = known - {*tests}
-            laid = lay_over(paths, origins.trees)
-            report = replace(report, notes=(*report.notes, *silent, *laid))
+            functions_named = [one.name for one in names]
+            on_base, notes = laid_over(
+                functions_named, changes, origins.trees, below(where, root), runner, tests
+            )
+            report = replace(report, notes=(*report.notes, *notes))
         looks = Looks(plan, runner, origins.trees, origins.apart)
-        own = [CheckedCase(asked=one) for one in dict.fromkeys(names)] if functions else []
-        looks.take(own or planned(plan, names))
+        function_cases = (
+            [CheckedCase(selection=one) for one in dict.fromkeys(names)] if functions else []
+        )
+        looks.take(function_cases or planned(plan, names))
         if functions:
             looks.cases = [*with_base(looks.cases, on_base)]
     report = replace(report, notes=(*report.notes, *origins.outside(looks.cases)))
     return located(reported(report, looks), root, below(where, root))
+
+
+def laid_over(
+    names: Sequence[str],
+    changes: Sequence[str],
+    trees: Trees,
+    folder: str,
+    runner: Runner,
+    tests: Collection[str] | None,
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Lay head's files of functions over base's: what base alone has of them, and notes on that.
+
+    names: of the functions.
+    changes: paths of files that differ, relative to the repository.
+    trees: of both sides.
+    folder: where the names were given, relative to the repository.
+    runner: of the measuring processes.
+    tests: the names of all tests that head has, where the functions are tests.
+    """
+    paths = to_lay_over(names, trees, folder, changes)
+    if tests is None:
+        on_base, silent = functions_on_base(names, paths, trees, folder, runner)
+    else:
+        base_tests, silent = tests_on_base(trees, runner)
+        on_base = base_tests - {*tests}
+    return on_base, (*silent, *lay_over(paths, trees))
 
 
 def with_base(cases: Sequence[CheckedCase], on_base: Collection[str]) -> Iterator[CheckedCase]:
@@ -107,7 +136,7 @@ def with_base(cases: Sequence[CheckedCase], on_base: Collection[str]) -> Iterato
         yield case
     for name in sorted({*on_base} - {case.name for case in cases}):
         counted = {BASE: ON_BASE, HEAD: Counted(outcome=MISSING, reason="base alone has it")}
-        yield CheckedCase(asked=Selection(name=name), counted=counted)
+        yield CheckedCase(selection=Selection(name=name), counted=counted)
 
 
 @contextmanager
@@ -117,6 +146,12 @@ def both_sides(
     """Check the commit out and prepare both trees.
 
     Yields a runner whose processes import from their own tree, and what is known of the trees.
+
+    plan: with the command that prepares a tree, and the budget.
+    commit: of base.
+    root: of the repository.
+    where: the folder to which paths are relative.
+    runner: of the measuring processes.
     """
     with ExitStack() as stack:
         tree = stack.enter_context(repository.checkout(root, commit, plan.budget_s))
@@ -143,11 +178,11 @@ def below(folder: Path, root: Path) -> str:
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
 
 
-def without_reach(report: CheckReport, found: Reach) -> CheckReport:
+def without_reach(report: CheckReport, extent: Reach) -> CheckReport:
     """The report on a change that reaches no mechanism."""
-    if not found.uncovered or found.known:
+    if not extent.uncovered or extent.considered:
         return report
-    nothing = runs("none", few(found.uncovered), UNLOADED, UNLOADED)
+    nothing = runs("none", few(extent.uncovered), UNLOADED, UNLOADED)
     return replace(report, findings=(nothing,) if nothing else ())
 
 
@@ -158,9 +193,9 @@ def located(report: CheckReport, root: Path, folder: str = "") -> CheckReport:
     return replace(report, findings=findings)
 
 
-def in_repository(asked: Sequence[Selection], folder: Path, root: Path) -> list[Selection]:
+def in_repository(selections: Sequence[Selection], folder: Path, root: Path) -> list[Selection]:
     """The selections with paths relative to the repository. Raises `UsageError`."""
-    return [replace(one, name=repository_name(one.name, folder, root)) for one in asked]
+    return [replace(one, name=repository_name(one.name, folder, root)) for one in selections]
 
 
 def repository_name(name: str, folder: Path, root: Path) -> str:
@@ -168,8 +203,10 @@ def repository_name(name: str, folder: Path, root: Path) -> str:
 
     Raises `UsageError` if the file, which will be run, is outside the repository.
     """
-    if own := layers(name):
-        return stack_of(replace(one, name=repository_name(one.name, folder, root)) for one in own)
+    if stacked := layers(name):
+        return stack_of(
+            replace(one, name=repository_name(one.name, folder, root)) for one in stacked
+        )
     if ".py:" not in name or "::" in name:  # a test is named from the repository's top folder
         return name
     path, _, card = name.rpartition(":")

@@ -59,14 +59,14 @@ def whole(count: float) -> float:
 def load(path: Path) -> Baseline:
     """The baseline in a file. Raises `StoreError` that says what is wrong."""
     try:
-        found = json.decode(small_file(path), type=Baseline)
-        if found.schema != SCHEMA:
-            raise ValueError(f"has schema {found.schema}, and this attnbench reads {SCHEMA}")
+        baseline = json.decode(small_file(path), type=Baseline)
+        if baseline.schema != SCHEMA:
+            raise ValueError(f"has schema {baseline.schema}, and this attnbench reads {SCHEMA}")
     except OSError as error:
         raise StoreError(f"cannot read the baseline {str(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not a baseline: {error}; make one with --save") from error
-    return found
+    return baseline
 
 
 def save_baseline(
@@ -76,6 +76,11 @@ def save_baseline(
 
     Returns the number of its cases, and what is left out with the reasons. Raises `UsageError`,
     `StoreError`, or `CannotRun` if there is nothing to write.
+
+    plan: the modes, lengths and sizes.
+    path: of the file.
+    selections: the mechanisms.
+    runner: of the measuring processes.
     """
     root = repository.top(Path.cwd())
     cases = planned(plan, in_repository(selections, Path.cwd(), root))
@@ -131,8 +136,8 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> CheckReport:
 def stored_cases(kept: Baseline, root: Path) -> list[CheckedCase]:
     """The cases of a baseline, as it counted them. Raises `UsageError`."""
     stored = kept.cases.items()
-    asked = [Selection.read(SIZES.sub("", label)) for label, _ in stored]
+    selections = [Selection.read(SIZES.sub("", label)) for label, _ in stored]
     return [
-        CheckedCase(asked=one, workload=saved.workload)
-        for one, (_, saved) in zip(in_repository(asked, root, root), stored, strict=True)
+        CheckedCase(selection=one, workload=saved.workload)
+        for one, (_, saved) in zip(in_repository(selections, root, root), stored, strict=True)
     ]

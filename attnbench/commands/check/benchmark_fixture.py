@@ -152,13 +152,13 @@ class Benchmark:
         result = None
         for _ in range(warmup_rounds + rounds):
             made = setup() if setup else None
-            given, named = made or (args, kwargs or {})
+            positional, named = made or (args, kwargs or {})
             begun = time.perf_counter()
             for _ in range(iterations):
-                result = target(*given, **named)
+                result = target(*positional, **named)
             taken.append((time.perf_counter() - begun) / iterations)
             if teardown:
-                teardown(*given, **named)
+                teardown(*positional, **named)
         if self.enabled:
             self.stats = Stats(taken[warmup_rounds:], iterations)
         return result

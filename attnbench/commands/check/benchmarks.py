@@ -58,23 +58,31 @@ def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
 def functions_on_base(
     names: Iterable[str], paths: Sequence[str], trees: Trees, folder: str, runner: Runner
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Those of these functions that base has, of which a file will be laid over.
+    """Which functions base has, of those whose file will be laid over.
 
     Head may have them no more, which base with head's files could not tell. Also returned: a
     sentence for each function of which base did not say whether it has it.
+
+    names: of the functions.
+    paths: of the files of head that will be laid over base's, relative to the repository.
+    trees: of both sides.
+    folder: where the names were given, relative to the repository.
+    runner: of the measuring processes.
     """
-    asked = [name for name in names if file_of(name, trees[BASE], folder) in paths]
-    if not asked:
+    overlaid = [name for name in names if file_of(name, trees[BASE], folder) in paths]
+    if not overlaid:
         return frozenset(), ()
     with runner.loaded(BASE, trees[BASE]) as worker:
-        answers = {name: worker.ask(HasFunction(mechanism=name), FIND_TIMEOUT_S) for name in asked}
-    known = frozenset(name for name, answer in answers.items() if isinstance(answer, Done))
+        answers = {
+            name: worker.ask(HasFunction(mechanism=name), FIND_TIMEOUT_S) for name in overlaid
+        }
+    on_base = frozenset(name for name, answer in answers.items() if isinstance(answer, Done))
     silent = (
         f"whether base has {name} is not known: {answer.reason}"
         for name, answer in answers.items()
         if isinstance(answer, Failure) and answer.outcome != MISSING
     )
-    return known, tuple(silent)
+    return on_base, tuple(silent)
 
 
 def tests_on_base(trees: Trees, runner: Runner) -> tuple[frozenset[str], tuple[str, ...]]:

@@ -150,7 +150,7 @@ class Loaded:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All of them."""
+        """Modules and libraries."""
         return self.modules + self.libraries
 
 
@@ -162,7 +162,7 @@ class CheckedCase:
     it, and `apart` says why the two sides cannot be compared, though they may have run.
     """
 
-    asked: Selection
+    selection: Selection
     workload: Workload | None = None
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     outputs: dict[str, Compared | Failure] = field(default_factory=dict)  # by side
@@ -175,11 +175,11 @@ class CheckedCase:
 
     def build_request(self, batch: int | None = None) -> dict[str, Any]:
         """The fields of a question about the case, with another batch if one is given."""
-        about: dict[str, Any] = {"mechanism": self.name, "options": self.asked.options}
+        about: dict[str, Any] = {"mechanism": self.name, "options": self.selection.options}
         if self.workload is None:
             return about
         workload = replace(self.workload, batch=batch or self.workload.batch)
-        return {**about, "form": self.asked.form, "workload": workload}
+        return {**about, "form": self.selection.form, "workload": workload}
 
     def compared(self, side: str) -> Compared | None:
         """How the results of a side compare; None where they were not compared."""
@@ -194,18 +194,18 @@ class CheckedCase:
     @property
     def name(self) -> str:
         """The mechanism's name in the report."""
-        return self.asked.name
+        return self.selection.name
 
     @property
     def label(self) -> str:
         """The case as head names it, or base where head has none."""
         if self.workload is None:
-            return str(self.asked)
-        known = (self.counted[side].case for side in (HEAD, BASE) if side in self.counted)
-        if label := next(filter(None, known), ""):
+            return str(self.selection)
+        names = (self.counted[side].case for side in (HEAD, BASE) if side in self.counted)
+        if label := next(filter(None, names), ""):
             return label
-        form = self.asked.form or "default"
-        options = self.asked.options
+        form = self.selection.form or "default"
+        options = self.selection.options
         return str(Case(mechanism=self.name, form=form, options=options, workload=self.workload))
 
     @property
@@ -216,12 +216,12 @@ class CheckedCase:
     def seconds(self, side: str, statistic: Statistic) -> float | None:
         """The middle process of a side, each by the median of its samples or by their mean."""
         of = mean if statistic is Statistic.AVERAGE else median
-        known = [of(visit[side]) for look in self.looks for visit in look]
-        return median(known) if known else None
+        middles = [of(visit[side]) for look in self.looks for visit in look]
+        return median(middles) if middles else None
 
     @property
     def visits(self) -> list[Visit]:
-        """Those of both looks."""
+        """The visits of both looks."""
         return self.looks[0] + self.looks[1]
 
     @property
@@ -253,11 +253,11 @@ class CheckedCase:
         return self.logs[key]
 
 
-def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:
+def planned(plan: CheckPlan, selections: Sequence[Selection]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length; duplicates count once."""
     return [
-        CheckedCase(asked=one, workload=plan.workload(mode, n))
-        for one in dict.fromkeys(asked)
+        CheckedCase(selection=one, workload=plan.workload(mode, n))
+        for one in dict.fromkeys(selections)
         for mode in plan.modes
         for n in plan.lengths
     ]

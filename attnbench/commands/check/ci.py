@@ -77,12 +77,12 @@ def command(kind: str, message: str, **properties: str) -> str:
     A command ends with its line, and its properties end at a comma or colon; those are escaped as
     GitHub's own toolkit does, so that no text of a mechanism can become a command.
     """
-    given = ",".join(
+    fields = ",".join(
         f"{name}={_escaped(text).replace(':', '%3A').replace(',', '%2C')}"
         for name, text in properties.items()
         if text
     )
-    return f"::{kind} {given}::{_escaped(message)}"
+    return f"::{kind} {fields}::{_escaped(message)}"
 
 
 def outputs(report: CheckReport, strict: bool) -> str:

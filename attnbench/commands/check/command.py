@@ -105,16 +105,16 @@ def check(
 def refuse_useless(context: typer.Context) -> None:
     """Raises `UsageError` if options that were given contradict each other or have no effect."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {name for name, of in sources.items() if of and of.name == "COMMANDLINE"}
-    if len(given & {"base", "baseline", "save"}) != 1:
+    written = {name for name, of in sources.items() if of and of.name == "COMMANDLINE"}
+    if len(written & {"base", "baseline", "save"}) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
-    refuse(conflicts(given), given)
+    refuse(conflicts(written), written)
 
 
-def conflicts(given: Collection[str]) -> Iterator[Conflict]:
+def conflicts(written: Collection[str]) -> Iterator[Conflict]:
     """Which of the options that were given contradict each other or have no effect."""
-    own = ("device", "lengths", "level", "mode")
-    times = "base" in given and "no_times" not in given
+    of_cases = ("device", "lengths", "level", "mode")
+    times = "base" in written and "no_times" not in written
     yield Conflict(
         given=("baseline", "models", "no_times", "save"),
         with_=("call",),
@@ -125,9 +125,9 @@ def conflicts(given: Collection[str]) -> Iterator[Conflict]:
         with_=("baseline", "save"),
         reason="{} has no effect: --save and --baseline only count",
     )
-    yield Conflict(given=own, with_=("call",), reason="{} has no effect: a function has none")
+    yield Conflict(given=of_cases, with_=("call",), reason="{} has no effect: a function has none")
     yield Conflict(
-        given=(*own, "models"),
+        given=(*of_cases, "models"),
         with_=("baseline",),
         reason="{} has no effect: the baseline has its own",
     )
@@ -146,7 +146,7 @@ def conflicts(given: Collection[str]) -> Iterator[Conflict]:
     )
     yield Conflict(
         given=("out",),
-        with_="formats" not in given,
+        with_="formats" not in written,
         reason="{} has no effect without --formats",
     )
 
@@ -159,13 +159,13 @@ def named_functions(call: str | None) -> list[Selection]:
     return [Selection(name=name) for name in functions]
 
 
-def planned(given: Mapping[str, Any]) -> "CheckPlan":
+def planned(options: Mapping[str, Any]) -> "CheckPlan":
     """The plan of the options. Raises `UsageError`."""
     from attnbench.commands.check.cases import CheckPlan
 
-    kind = choose(given["device"])
-    share = given["threshold"]
-    typed = read({name: given[name] for name in ("lengths", "level", "mode", "budget")})
+    kind = choose(options["device"])
+    share = options["threshold"]
+    typed = read({name: options[name] for name in ("lengths", "level", "mode", "budget")})
     return CheckPlan(
         lengths=typed["lengths"],
         level=typed["level"],
@@ -173,9 +173,9 @@ def planned(given: Mapping[str, Any]) -> "CheckPlan":
         device=kind.name,
         budget_s=typed["budget"],
         threshold=kind.threshold if share is None else axes.share(share, "--threshold"),
-        times=not given["no_times"],
-        prepare=command(given["prepare"]),
-        results=given["call"] is not None,
+        times=not options["no_times"],
+        prepare=command(options["prepare"]),
+        results=options["call"] is not None,
     )
 
 
@@ -207,24 +207,37 @@ def measured(
     functions: Sequence[Selection],
     strict: bool,
 ) -> "CheckReport":
-    """The report on a comparison with a revision or a file."""
+    """The report on a comparison with a revision or a file.
+
+    plan: what is measured of each case.
+    base: the revision, as a text, or the path of the file.
+    chosen: the mechanisms that were named; None: those that the change reaches.
+    functions: the functions that were named, in place of mechanisms.
+    strict: whether counts fail also where the time of their case fell.
+    """
     from attnbench.commands.check.against import against_revision
     from attnbench.commands.check.baseline import against_file
     from attnbench.commands.check.finding import traded
     from attnbench.commands.check.starting import runner
 
-    starting = runner(functions=bool(functions), own=isinstance(base, str))
+    starting = runner(functions=bool(functions), trees_only=isinstance(base, str))
     with stoppable(lambda: UNCHANGED), starting as measuring:
         if isinstance(base, str):
-            asked = functions or chosen
-            report = against_revision(plan, base, asked, measuring, functions=bool(functions))
+            selections = functions or chosen
+            report = against_revision(plan, base, selections, measuring, functions=bool(functions))
             return report if strict else traded(report)
         assert base is not None, "one of the two is given"
         return against_file(plan, base, measuring)
 
 
 def publish(report: "CheckReport", strict: bool, as_json: bool, files: Mapping[str, Path]) -> None:
-    """Print, write the files that were asked for, and annotate a job on GitHub."""
+    """Print, write the files that were asked for, and annotate a job on GitHub.
+
+    report: of the check.
+    strict: whether what is unsure fails.
+    as_json: whether to print data in place of text.
+    files: where each format is written, by its name.
+    """
     from attnbench.commands.check import ci as check_ci
     from attnbench.commands.check import page as check_page
 

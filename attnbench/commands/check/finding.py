@@ -262,7 +262,7 @@ def reported(report: CheckReport, looks: Looks) -> CheckReport:
     times = [case.views(plan.threshold) for case in due]
     floors = [typical.floor for typical, _ in times if len(typical.again) >= rule.FEWEST]
     sides = ((case, *map(case.counted.__getitem__, (BASE, HEAD))) for case in looks.cases)
-    raced = zip(due, times, rule.judge(times), strict=True)
+    raced = zip(due, times, rule.rulings(times), strict=True)
     conditions = Conditions(
         plan=plan,
         clock=clock_of(due, find(plan.device).clock),
@@ -369,14 +369,20 @@ def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
 def judged(
     looks: Looks, case: CheckedCase, views: Sequence[rule.View], ruling: rule.Ruling
 ) -> Finding:
-    """The verdict on the time of a case; what is unsure says what would probably decide it."""
+    """The verdict on the time of a case; what is unsure says what would probably decide it.
+
+    looks: of the check.
+    case: with its pairs of processes.
+    views: both statistics of the pairs.
+    ruling: of the rule, on the case among all.
+    """
     verdict, effect, reason, statistic = ruling
     far = rule.evident(case.pairs) if verdict is Verdict.UNSURE else None
     answer = answer_of(far or verdict)
     if answer is CheckAnswer.NOT_KNOWN and views[0].lacks_second and rule.suspected(views):
         answer = CheckAnswer.SUSPECTED
-    known = effect.low > -math.inf
-    ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
+    bounded = effect.low > -math.inf
+    ratio, low, high = (math.exp(log) if bounded else None for log in effect[:3])
     if far is not None:
         # the interval of so few pairs would say nothing
         logs = views[0].first + views[0].second
@@ -431,18 +437,22 @@ def runs(
 ) -> Finding | None:
     """The finding for a case that did not run on both sides, or not by the code of its own side.
 
-    None where it did. `apart` says why the sides cannot be compared. What is new and does not run
-    fails, as does what no longer runs.
+    None where it did. What is new and does not run fails, as does what no longer runs.
+
+    mechanism: its name in the report.
+    case: the case in words.
+    base, head: how it ended on each side.
+    apart: why the sides cannot be compared, though both may have run.
     """
     if base.ran and head.ran and not apart:
         return None
-    answer, how, why = one_sided(base, head, apart)
+    answer, sides, why = one_sided(base, head, apart)
     return Finding(
         mechanism=mechanism,
         case=case,
         metric=RUNS,
         answer=answer,
-        reason="; ".join(filter(None, (how + why, apart))),
+        reason="; ".join(filter(None, (sides + why, apart))),
     )
 
 
@@ -465,8 +475,8 @@ def one_sided(base: Counted, head: Counted, apart: str) -> tuple[CheckAnswer, st
     if head.ran:
         return CheckAnswer.LOST, f"{base.outcome} on base only: ", base.reason
     if base.ran or added:
-        how = f"added, but {head.outcome}: " if added else f"{head.outcome} on head only: "
-        return CheckAnswer.BREAKS, how, head.reason
+        sides_text = f"added, but {head.outcome}: " if added else f"{head.outcome} on head only: "
+        return CheckAnswer.BREAKS, sides_text, head.reason
     if sides == (Outcome.UNSUPPORTED, Outcome.UNSUPPORTED):
         return CheckAnswer.UNSUPPORTED, "unsupported on both: ", head.reason
     return CheckAnswer.NEITHER, f"{base.outcome} on base, {head.outcome} on head: ", head.reason

@@ -46,8 +46,8 @@ def places(tree: Path, folder: str = "") -> list[str]:
     That is the project that holds `folder`, which counts too; those of the tree itself follow.
     """
     here = "" if folder == "." else folder
-    found = [*project_places(tree, nearest_project(tree, folder)), here, "", "src"]
-    return [place for place in dict.fromkeys(found) if (tree / place).is_dir()]
+    candidates = [*project_places(tree, nearest_project(tree, folder)), here, "", "src"]
+    return [place for place in dict.fromkeys(candidates) if (tree / place).is_dir()]
 
 
 def nearest_project(tree: Path, folder: str) -> str:
@@ -141,8 +141,8 @@ def table(within: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 def entries(within: Mapping[str, Any], name: str) -> list[Any]:
     """The list of this name; an empty one where there is none."""
-    found = within.get(name)
-    return found if isinstance(found, list) else []
+    value = within.get(name)
+    return value if isinstance(value, list) else []
 
 
 def texts(value: Any) -> Iterator[str]:

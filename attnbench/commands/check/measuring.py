@@ -109,8 +109,12 @@ def count(
 ) -> None:
     """Count every case on every side, in one process of each; what is killed, once more.
 
-    Outputs of two sides are compared, with `results` also what functions return. A process that a
-    case spoils is replaced. Raises `OverBudget` if no case was counted.
+    A process that a case spoils is replaced. Raises `OverBudget` if no case was counted.
+
+    cases: what is counted is kept in them; outputs of two sides are compared.
+    runner: of the measuring processes.
+    trees: of the sides.
+    results: whether what functions return is compared too.
     """
     workers: dict[str, Process] = {}
     late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
@@ -156,7 +160,13 @@ def files_of(worker: Process) -> Loaded:
 
 
 def compute(case: CheckedCase, side: str, worker: Process, runner: Runner) -> None:
-    """Compare what the case computes on one input with what it does on base, if it did there."""
+    """Compare what the case computes on one input with what it does on base, if it did there.
+
+    case: it keeps the answer.
+    side: of the worker.
+    worker: a process of that side.
+    runner: of all processes; its folder keeps what base computed.
+    """
     if side == BASE or case.compared(BASE):
         question = outputs(case, runner, keeps=side == BASE)
         case.outputs[side] = worker.ask(question, COUNT_TIMEOUT_S)

@@ -45,9 +45,9 @@ class Origins:
     def shared(self, files: Iterable[str]) -> str:
         """What base ran of head's tree, in words."""
         loaded = [Path(file) for file in files]
-        own = self.trees[BASE]
+        base = self.trees[BASE]
         other = self.trees[HEAD]
-        of_head = [file for file in loaded if within(file, other) and not within(file, own)]
+        of_head = [file for file in loaded if within(file, other) and not within(file, base)]
         if of_head:
             names = few([file.relative_to(other) for file in of_head], 3)
             return f"both sides ran head's {names}, which imports found in place of base's"
@@ -63,8 +63,8 @@ class Origins:
         """What head loaded of its tree that base has no file for, though no change added it."""
         head = self.trees[HEAD]
         base = self.trees[BASE]
-        own = [Path(f).relative_to(head) for f in files if within(Path(f), head)]
-        absent = [path.as_posix() for path in own if not (base / path).exists()]
+        of_head = [Path(f).relative_to(head) for f in files if within(Path(f), head)]
+        absent = [path.as_posix() for path in of_head if not (base / path).exists()]
         for path in absent:
             if module := next((m for m in self.lost if path.startswith(f"{m}/")), ""):
                 return f"base lacks {path}: its commit of the submodule {module} is not here"
@@ -79,14 +79,14 @@ class Origins:
     def outside(self, cases: Iterable[CheckedCase]) -> Iterator[str]:
         """What either side loaded of neither tree, in words."""
         sides = [loaded for case in cases for loaded in case.loaded.values()]
-        known = (*self.trees.values(), *self.ours, OWN)
+        places = (*self.trees.values(), *self.ours, OWN)
         files = {Path(file) for loaded in sides for file in loaded.modules}
         folders = {
             str(file.parent)
             for file in files
             if file.is_absolute()
             and str(file) not in self.copies
-            and not any(within(file, tree) for tree in known)
+            and not any(within(file, tree) for tree in places)
         }
         if folders:
             yield (

@@ -44,8 +44,8 @@ def headline(report: CheckReport) -> str:
     if not report.compared:
         return f"{verdict}: {_reasons(report.findings)}" if not report.failures else verdict
     # of others, no time was left
-    said = [finding for finding in lost if finding.question is not CheckQuestion.TIME]
-    return f"{verdict}; {len(said)} not compared: {_reasons(said)}" if said else verdict
+    shown = [finding for finding in lost if finding.question is not CheckQuestion.TIME]
+    return f"{verdict}; {len(shown)} not compared: {_reasons(shown)}" if shown else verdict
 
 
 def _verdict(report: CheckReport) -> str:
@@ -169,27 +169,27 @@ def page(report: CheckReport) -> str:
     """The check in Markdown, for a job summary or a comment."""
     head = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
     head += [f"- {markdown.escape(line)}" for line in lines(report)]
-    how = markdown.escape(" ".join(method(report)))
-    return "\n".join([*head, "", *map(markdown.table, tables(report)), how, ""])
+    method_text = markdown.escape(" ".join(method(report)))
+    return "\n".join([*head, "", *map(markdown.table, tables(report)), method_text, ""])
 
 
 def method(report: CheckReport) -> Iterator[str]:
     """How the check measured, in sentences; as far as its conditions are known."""
-    if (how := report.conditions) is None:
+    if (conditions := report.conditions) is None:
         return
-    plan = how.plan
+    plan = conditions.plan
     first = plan.looks[0]
     ignored = percent(plan.threshold)
     if any(finding.question is CheckQuestion.COUNTS for finding in report.findings):
         sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
         yield f"Counts, outputs and gradients are those at {sizes}, {plan.dtype}."
-    if how.worst_floor is not None:
+    if conditions.worst_floor is not None:
         yield (
-            f"Timed by {how.clock} in up to {first} pairs of fresh processes, and in up to"
+            f"Timed by {conditions.clock} in up to {first} pairs of fresh processes, and in up to"
             f" {plan.most - first} more where that leaves doubt; changes below {ignored} are"
-            f" ignored; base and base differed by up to {percent(how.worst_floor)}."
+            f" ignored; base and base differed by up to {percent(conditions.worst_floor)}."
         )
-    yield f"The check took {seconds(how.elapsed_s)}."
+    yield f"The check took {seconds(conditions.elapsed_s)}."
 
 
 def data(report: CheckReport, strict: bool) -> dict[str, Any]:
@@ -250,12 +250,12 @@ def _values(finding: Finding) -> list[str]:
 def _failed(report: CheckReport) -> str:
     """`2 slower, 1 larger`: cases of each kind."""
     kinds = ("slower", "larger", "different", "failing")
-    found: dict[str, set[str]] = {kind: set() for kind in kinds}
+    cases_by_kind: dict[str, set[str]] = {kind: set() for kind in kinds}
     for finding in report.failures:
-        found["failing" if finding.answer is CheckAnswer.BREAKS else label(finding)].add(
+        cases_by_kind["failing" if finding.answer is CheckAnswer.BREAKS else label(finding)].add(
             finding.case
         )
-    return ", ".join(f"{len(cases)} {kind}" for kind, cases in found.items() if cases)
+    return ", ".join(f"{len(cases)} {kind}" for kind, cases in cases_by_kind.items() if cases)
 
 
 def _number(findings: Iterable[Finding]) -> int:

@@ -122,7 +122,7 @@ def usual_spread(cases: Sequence[Sequence[View]]) -> dict[Statistic, float]:
     """The spread (standard deviation) of a pair's log ratio, in the middle of all cases."""
     spreads = dict[Statistic, float]()
     for statistic in Statistic:
-        known = [
+        measured = [
             math.sqrt(total / freedom)
             for views in cases
             for view in views
@@ -130,7 +130,7 @@ def usual_spread(cases: Sequence[Sequence[View]]) -> dict[Statistic, float]:
             for total, freedom in [spread_of(view)]
             if freedom
         ]
-        spreads[statistic] = median(known) if known else USUAL
+        spreads[statistic] = median(measured) if measured else USUAL
     return spreads
 
 

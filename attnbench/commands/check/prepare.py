@@ -34,10 +34,15 @@ def prepared(
     left_s: Callable[[], float],
     observe: Callable[[str], None],
 ) -> Iterator[dict[Path, str]]:
-    """Run the command in both trees, which must take no longer than what `left_s` returns [s].
+    """Run the command in both trees.
 
     Yields the folder of packages that were installed for each tree. Raises `CannotRun` with the
     last lines of the output.
+
+    command: for the shell.
+    trees: of both sides.
+    left_s: returns how long it may take [s].
+    observe: called with what is going on, in words.
     """
     with TemporaryFolder() as scratch:
         sites = dict[Path, str]()
@@ -48,11 +53,11 @@ def prepared(
             log = scratch / f"{side}.log"
             code = run(command, trees[side], variables(environment, side, trees), log, left_s())
             if code is None:
-                told = f"took longer than --budget allows in {side}'s tree; raise it"
-                raise CannotRun(f"--prepare {command!r} {told}{last_lines(log)}")
+                reason = f"took longer than --budget allows in {side}'s tree; raise it"
+                raise CannotRun(f"--prepare {command!r} {reason}{last_lines(log)}")
             if code:
-                told = f"ended with exit code {code} in {side}'s tree"
-                raise CannotRun(f"--prepare {command!r} {told}{last_lines(log)}")
+                reason = f"ended with exit code {code} in {side}'s tree"
+                raise CannotRun(f"--prepare {command!r} {reason}{last_lines(log)}")
         yield sites
 
 
@@ -82,15 +87,26 @@ def variables(environment: Path, side: str, trees: Trees) -> dict[str, str]:
         if place
     ]
     path = os.pathsep.join([str(environment / "bin"), os.environ.get("PATH", os.defpath)])
-    own = {"PATH": path, "VIRTUAL_ENV": str(environment), "PYTHONPATH": os.pathsep.join(places)}
+    replaced = {
+        "PATH": path,
+        "VIRTUAL_ENV": str(environment),
+        "PYTHONPATH": os.pathsep.join(places),
+    }
     kept.pop("PYTHONHOME", None)
-    return {**kept, **own}
+    return {**kept, **replaced}
 
 
 def run(
     command: str, tree: Path, variables: dict[str, str], log: Path, limit_s: float
 ) -> int | None:
-    """The exit code of a command of the shell, run in a tree; None if it took too long."""
+    """The exit code of a command of the shell; None if it took too long.
+
+    command: for the shell.
+    tree: where it runs.
+    variables: its environment.
+    log: the file of its output.
+    limit_s: when it is ended.
+    """
     with open(log, "wb") as output:
         process = subprocess.Popen(  # noqa: S602 (a command of the user, who asks for it)
             command,

@@ -69,16 +69,16 @@ class ComparedTests:
     def findings(self, item: pytest.Item) -> tuple["Finding", ...]:
         """What was found of a test."""
         name = name_of(item.nodeid, self.rootdir)
-        found = self.report.findings if self.report is not None else ()
-        return tuple(finding for finding in found if finding.case == name)
+        findings = self.report.findings if self.report is not None else ()
+        return tuple(finding for finding in findings if finding.case == name)
 
     @property
     def timed(self) -> tuple["Finding", ...]:
         """What was found of each test that was to be timed on both sides."""
         from attnbench.records.metrics import TIME
 
-        found = self.report.findings if self.report is not None else ()
-        return tuple(finding for finding in found if finding.metric == TIME)
+        findings = self.report.findings if self.report is not None else ()
+        return tuple(finding for finding in findings if finding.metric == TIME)
 
     @property
     def is_uncertain(self) -> bool:
@@ -105,9 +105,9 @@ class Place:
         """The place of a session. Raises `UsageError` if pytest's root lies elsewhere."""
         from attnbench.errors import UsageError
 
-        given = config.invocation_params
+        invocation = config.invocation_params
         rootdir = config.rootpath.resolve()
-        folder = Path(given.dir).resolve()
+        folder = Path(invocation.dir).resolve()
         if not rootdir.is_relative_to(root):
             raise UsageError(
                 f"pytest's root {rootdir} is outside the repository {root} of {BASE_OPTION}; give"
@@ -115,18 +115,18 @@ class Place:
             )
         if not folder.is_relative_to(root):
             raise UsageError(f"{folder} is outside the repository {root}; call pytest from there")
-        quick = [own for name, own in QUICK if config.pluginmanager.hasplugin(name)]
+        quick = [switches for name, switches in QUICK if config.pluginmanager.hasplugin(name)]
         return cls(
             root=root,
             rootdir=rootdir.relative_to(root).as_posix(),
             folder=folder.relative_to(root).as_posix(),
-            arguments=(*map(str, given.args), *chain.from_iterable(quick)),
+            arguments=(*map(str, invocation.args), *chain.from_iterable(quick)),
         )
 
     def about(self) -> dict[str, Any]:
         """What a measuring process is told, and the modules of pytest that all of them share."""
-        own = [f"_pytest.{name}" for name in default_plugins if name != "pytester"]
-        shared = [name for name in ("pytest", *own) if name in sys.modules]
+        plugins = [f"_pytest.{name}" for name in default_plugins if name != "pytester"]
+        shared = [name for name in ("pytest", *plugins) if name in sys.modules]
         return {**asdict(self), "root": str(self.root), "modules": shared}
 
     def name(self, nodeid: str) -> str:
@@ -209,8 +209,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
     """Let a test that passes fail if it is slower, and count as skipped if that is unknown."""
     report: pytest.TestReport = yield
     comparison = item.config.stash.get(COMPARISON, None)
-    own = report.when == "call" and report.passed and not hasattr(report, "wasxfail")
-    if comparison is None or not own or not is_timed(item):
+    may_fail = report.when == "call" and report.passed and not hasattr(report, "wasxfail")
+    if comparison is None or not may_fail or not is_timed(item):
         return report
     from attnbench.commands.check.page import sentence
 
@@ -318,8 +318,8 @@ def shares(comparison: ComparedTests) -> Generator[str, None, None]:
 
 def is_void(comparison: ComparedTests) -> bool:
     """Whether nothing was compared, though there was something on both sides."""
-    found = comparison.report.findings if comparison.report is not None else ()
-    return not comparison.compares and not (found and all(map(is_added, found)))
+    findings = comparison.report.findings if comparison.report is not None else ()
+    return not comparison.compares and not (findings and all(map(is_added, findings)))
 
 
 def in_our_words(text: str) -> str:
@@ -381,6 +381,10 @@ def measured(
 ) -> ComparedTests:
     """A check of those of these tests that can be timed, within the budget.
 
+    config: of the user's session.
+    names: of the tests, as a check names them.
+    place: where pytest runs.
+    runner: of the measuring processes.
     Raises `AttnbenchError`.
     """
     from attnbench.commands.check.against import against_revision

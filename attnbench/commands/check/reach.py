@@ -32,19 +32,23 @@ COUNT_S = 0.5  # about the time to count a case on both sides
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """What a change reaches, of `known` mechanisms; no mechanism loads the `uncovered` files.
+    """What a change reaches, of `considered` mechanisms; no mechanism loads the `uncovered` files.
 
     `reached` has the forms of each that head computes, except those that torch would compile.
     """
 
     reached: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    known: int = 0
+    considered: int = 0
     uncovered: tuple[str, ...] = ()
 
 
 def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> Reach:
-    """What changes of these files reach of all mechanisms that the trees contain.
+    """What a change reaches of all mechanisms that the trees contain.
 
+    trees: of both sides.
+    changes: paths of files that differ, relative to the repository.
+    runner: of the measuring processes.
+    device: for which mechanisms are loaded.
     Raises `CannotRun` and `OverBudget`.
     """
     reached = dict[str, Sequence[str]]()
@@ -68,7 +72,7 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
         if outcome(base) != outcome(head) or covered[name] & {*changes}:
             reached[name] = () if isinstance(head, Failure) else head.forms
     code = {path for path in changes if path.endswith(".py")}.difference(*covered.values())
-    return Reach(reached=reached, known=len(covered), uncovered=tuple(sorted(code)))
+    return Reach(reached=reached, considered=len(covered), uncovered=tuple(sorted(code)))
 
 
 def outcome(answer: LoadedForms | Failure) -> str:
@@ -85,8 +89,8 @@ def contained(tree: Path) -> Iterator[str]:
 
 def named(path: str, card: str) -> str:
     """The name that `--models` takes: a mechanism of attnbench, or `path.py:NAME`."""
-    own = PurePath(path).parent == OWN and card == "CARD"
-    return PurePath(path).stem if own else f"{path}:{card}"
+    built_in = PurePath(path).parent == OWN and card == "CARD"
+    return PurePath(path).stem if built_in else f"{path}:{card}"
 
 
 def file_of(name: str, root: Path, folder: str = "") -> str:
@@ -108,16 +112,16 @@ def file_of(name: str, root: Path, folder: str = "") -> str:
     return next((path for path in paths if os.path.isfile(root / path)), "")
 
 
-def chosen(found: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selection], str]:
+def chosen(extent: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selection], str]:
     """What to check of what is reached, in random order, and that in words.
 
     Every form of each mechanism, or its default form where `left_s` is not enough for all.
     """
-    names = random.Random(0).sample(sorted(found.reached), len(found.reached))
-    forms = [Selection(name=n, form=form) for n in names for form in (None, *found.reached[n])]
+    names = random.Random(0).sample(sorted(extent.reached), len(extent.reached))
+    forms = [Selection(name=n, form=form) for n in names for form in (None, *extent.reached[n])]
     case_s = COUNT_S + (plan.looks[0] * plan.visit_s if plan.times else 0.0)
-    every = "all " if len(names) == found.known > 1 else ""
-    text = f"the change reaches {every}{len(names)} of {many(found.known, 'mechanism')}"
+    every = "all " if len(names) == extent.considered > 1 else ""
+    text = f"the change reaches {every}{len(names)} of {many(extent.considered, 'mechanism')}"
     text += f": {few(sorted(names))}"
     if len(forms) * len(plan.modes) * len(plan.lengths) * case_s <= left_s:
         return forms, text

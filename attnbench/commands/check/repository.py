@@ -28,17 +28,24 @@ class Base:
     notes: tuple[str, ...] = ()
 
 
-def git(*arguments: str, check: bool = True, index: Path | None = None, **how: Any) -> str:
-    """The output of git, run as `how` says. Raises `CannotRun` with the message of git.
+def git(
+    *arguments: str, check: bool = True, index: Path | None = None, **process_options: Any
+) -> str:
+    """The output of git. Raises `CannotRun` with the message of git.
 
-    With an `index`, git uses this file in place of the repository's own.
+    arguments: after `git`.
+    check: whether an exit code other than 0 is an error.
+    index: a file that git uses in place of the repository's own index.
+    process_options: of `subprocess.run`.
     """
     environment = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
     if index is not None:
         environment["GIT_INDEX_FILE"] = str(index)
     command = ["git", "-c", "core.quotePath=false", *arguments]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, check=False, **how)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, check=False, **process_options
+        )
     except subprocess.TimeoutExpired as error:
         raise CannotRun(f"git {arguments[0]} took longer than --budget allows; raise it") from error
     except FileNotFoundError as error:
@@ -72,13 +79,13 @@ def base(repository: Path, revision: str) -> Base:
 
     Raises `UsageError` saying how to get what is missing.
     """
-    found = commit(repository, revision)
-    named = f"{revision} ({found[:10]})"
+    revision_commit = commit(repository, revision)
+    named = f"{revision} ({revision_commit[:10]})"
     if not git("rev-parse", "--verify", "--quiet", "HEAD", cwd=repository, check=False):
-        return Base(commit=found, text=named)  # there is no history yet
-    common = git("merge-base", "HEAD", found, cwd=repository, check=False).strip()
-    if common == found:
-        return Base(commit=found, text=named)
+        return Base(commit=revision_commit, text=named)  # there is no history yet
+    common = git("merge-base", "HEAD", revision_commit, cwd=repository, check=False).strip()
+    if common == revision_commit:
+        return Base(commit=revision_commit, text=named)
     if common:
         note = (
             f"{named} is no ancestor of this working tree, so base is their merge base"
@@ -93,7 +100,7 @@ def base(repository: Path, revision: str) -> Base:
             " they parted lately; in actions/checkout, fetch-depth: 0"
         )
     note = f"{named} and this working tree have no common ancestor; it is measured as it is"
-    return Base(commit=found, text=named, notes=(note,))
+    return Base(commit=revision_commit, text=named, notes=(note,))
 
 
 def commit(repository: Path, revision: str) -> str:
@@ -117,11 +124,11 @@ def commit(repository: Path, revision: str) -> str:
 
 def is_shallow(repository: Path) -> bool:
     """Whether the clone lacks a part of its history."""
-    told = git("rev-parse", "--is-shallow-repository", cwd=repository, check=False)
-    return told.strip() == "true"
+    output = git("rev-parse", "--is-shallow-repository", cwd=repository, check=False)
+    return output.strip() == "true"
 
 
-def describe(repository: Path) -> str:
+def tree_text(repository: Path) -> str:
     """The working tree in words: its commit, and whether it has uncommitted changes."""
     name = git("rev-parse", "--short", "HEAD", cwd=repository, check=False).strip() or "no commit"
     dirty = git("status", "--porcelain", cwd=repository).strip()
@@ -136,20 +143,20 @@ def changes(repository: Path, base: str) -> tuple[str, ...]:
 
 
 def ignored(repository: Path, paths: Sequence[str]) -> tuple[str, ...]:
-    """Those of the paths, relative to the repository, that git ignores."""
+    """Which of these paths, relative to the repository, git ignores."""
     if not paths:
         return ()
     names = "\0".join(paths).encode(errors="surrogateescape")
-    told = git("check-ignore", "-z", "--stdin", cwd=repository, check=False, input=names)
-    return tuple(filter(None, told.split("\0")))
+    output = git("check-ignore", "-z", "--stdin", cwd=repository, check=False, input=names)
+    return tuple(filter(None, output.split("\0")))
 
 
 def files_with(tree: Path, text: str) -> tuple[str, ...]:
     """Python files below the tree that hold the text, without those that git ignores."""
     # a user's settings may colour names
     plain = ("grep", "--no-color", "--no-index", "--exclude-standard")
-    found = git(*plain, "-lz", "-F", "-e", text, "--", "*.py", cwd=tree, check=False)
-    return tuple(filter(None, found.split("\0")))
+    output = git(*plain, "-lz", "-F", "-e", text, "--", "*.py", cwd=tree, check=False)
+    return tuple(filter(None, output.split("\0")))
 
 
 @contextmanager
@@ -168,15 +175,22 @@ def checkout(repository: Path, revision: str, timeout_s: float | None = None) ->
 def write_files(
     repository: Path, revision: str, tree: Path, timeout_s: float | None = None
 ) -> None:
-    """Write the files of a revision into a folder. Raises `CannotRun`."""
+    """Write the files of a revision into a folder.
+
+    repository: the folder of the repository.
+    revision: a commit.
+    tree: the folder that is written into.
+    timeout_s: how long git may take for each step; None: as long as it needs.
+    Raises `CannotRun`.
+    """
     with TemporaryFolder() as scratch:
-        how: dict[str, Any] = {
+        options: dict[str, Any] = {
             "cwd": repository,
             "timeout": timeout_s,
             "index": scratch / "index",
         }
-        git("read-tree", "--no-sparse-checkout", revision, **how)
-        git("checkout-index", "--all", f"--prefix={tree}/", **how)
+        git("read-tree", "--no-sparse-checkout", revision, **options)
+        git("checkout-index", "--all", f"--prefix={tree}/", **options)
 
 
 def write_submodules(
@@ -186,19 +200,26 @@ def write_submodules(
 
     Those that the working tree has not checked out stay empty on both sides. Returns the paths of
     those whose commit is missing.
+
+    repository: the folder of the repository.
+    revision: a commit.
+    tree: the checkout.
+    timeout_s: how long git may take for each step; None: as long as it needs.
     """
     missing = list[str]()
     for entry in git("ls-tree", "-rz", "--full-tree", revision, cwd=repository).split("\0"):
         about, _, path = entry.partition("\t")
         mode, _, name = about.replace(" commit ", " ").partition(" ")
-        own = repository / path
-        if mode != SUBMODULE or not (own / ".git").exists():
+        submodule = repository / path
+        if mode != SUBMODULE or not (submodule / ".git").exists():
             continue
-        if not git("rev-parse", "--verify", "--quiet", name + "^{commit}", cwd=own, check=False):
+        if not git(
+            "rev-parse", "--verify", "--quiet", name + "^{commit}", cwd=submodule, check=False
+        ):
             missing.append(path)
             continue
-        write_files(own, name, tree / path, timeout_s)
-        inner = write_submodules(own, name, tree / path, timeout_s)
+        write_files(submodule, name, tree / path, timeout_s)
+        inner = write_submodules(submodule, name, tree / path, timeout_s)
         missing += [f"{path}/{each}" for each in inner]
     return tuple(missing)
 
@@ -211,11 +232,11 @@ def add_history(repository: Path, revision: str, tree: Path) -> None:
     common = git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=repository)
     folder = Path(common.rstrip("\n"))
     git("init", "--quiet", cwd=tree)
-    own = tree / ".git"
-    (own / "objects" / "info").mkdir(parents=True, exist_ok=True)
-    (own / "objects" / "info" / "alternates").write_text(f"{folder / 'objects'}\n")
+    git_folder = tree / ".git"
+    (git_folder / "objects" / "info").mkdir(parents=True, exist_ok=True)
+    (git_folder / "objects" / "info" / "alternates").write_text(f"{folder / 'objects'}\n")
     if (folder / "shallow").is_file():
-        (own / "shallow").write_bytes((folder / "shallow").read_bytes())
+        (git_folder / "shallow").write_bytes((folder / "shallow").read_bytes())
     tags = git(
         *("for-each-ref", "--merged", revision, "--format=create %(refname) %(objectname)"),
         "refs/tags",

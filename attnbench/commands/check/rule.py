@@ -183,12 +183,12 @@ class View:
             refuted = "suspected at first; a second measurement does not confirm it"
             return UNCONFIRMED if self.lacks_second else refuted
         limit = percent(math.expm1(self.limit))
-        known = effect(self.first + self.second)
-        if known.excludes_zero:
+        shown = effect(self.first + self.second)
+        if shown.excludes_zero:
             return f"there is a change, but it need not exceed the limit of {limit}"
-        if not math.isfinite(known.high):
+        if not math.isfinite(shown.high):
             return f"too few pairs to exclude a change of {limit}"
-        return f"could be {change(math.exp(known.high))}, where {limit} counts"
+        return f"could be {change(math.exp(shown.high))}, where {limit} counts"
 
 
 def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
@@ -248,7 +248,7 @@ def confirmed(case: Sequence[View]) -> bool:
     return any(view.is_suspect and view.is_confirmed and view.later.p <= 1 - LEVEL for view in case)
 
 
-def judge(cases: Sequence[Sequence[View]]) -> list[Ruling]:
+def rulings(cases: Sequence[Sequence[View]]) -> list[Ruling]:
     """The verdict on each case of one check, of which both statistics are given."""
     p_values = [view.later.p if view.is_suspect else math.nan for both in cases for view in both]
     real = iter(discoveries(p_values))
@@ -270,6 +270,6 @@ def _judged(views: Sequence[View], called: Sequence[View]) -> Ruling:
     for view in views:
         logs = view.deciding
         if not view.is_same(logs):
-            known = effect(logs) if len(logs) >= FEWEST else view.change
-            return view.ruling(known, view.doubt, Verdict.UNSURE)
+            whole = effect(logs) if len(logs) >= FEWEST else view.change
+            return view.ruling(whole, view.doubt, Verdict.UNSURE)
     return views[0].ruling(effect(views[0].deciding), verdict=Verdict.SAME)

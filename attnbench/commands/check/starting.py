@@ -12,15 +12,15 @@ from attnbench.running.session import SCRIPT
 
 @contextmanager
 def runner(
-    functions: bool = False, own: bool = False, tests: Mapping[str, Any] | None = None
+    functions: bool = False, trees_only: bool = False, tests: Mapping[str, Any] | None = None
 ) -> Iterator[Runner]:
-    """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain.
+    """The `Runner` of a check; `trees_only`: only for mechanisms that the measured trees contain.
 
     For `functions`, torch is loaded only if they load it; so too for `tests`, which says where and
     how pytest runs them (`measuring.pytest_worker`), and which modules all processes share.
     """
     shown = console.err()
-    about: dict[str, Any] = {"own": own}
+    about: dict[str, Any] = {"own": trees_only}
     if functions:
         about = {"modules": (), "module": "attnbench.measuring.calls"}
     if tests is not None:

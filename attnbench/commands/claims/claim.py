@@ -91,9 +91,9 @@ def read_claims(text: str, name: str) -> tuple[Claim, ...]:
 
 def read_check(row: Mapping[str | Any, Any]) -> Check:
     """The check in a row. Raises `ValueError`: in which column, and what was expected."""
-    known = (*TEXTS, "predicate", *READERS)
-    if None in row.values() or not {"id", "claim", "predicate", "a"} <= row.keys() <= {*known}:
-        raise ValueError(f"expected id, claim, predicate, a, and others of {', '.join(known)}")
+    columns = (*TEXTS, "predicate", *READERS)
+    if None in row.values() or not {"id", "claim", "predicate", "a"} <= row.keys() <= {*columns}:
+        raise ValueError(f"expected id, claim, predicate, a, and others of {', '.join(columns)}")
     if (predicate := row["predicate"]) not in PREDICATES:
         raise ValueError(f"predicate {predicate!r} is not one of {', '.join(PREDICATES)}")
     needed, further = PREDICATES[predicate]

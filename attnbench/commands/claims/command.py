@@ -19,16 +19,16 @@ def claims(
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured."""
-    from attnbench.commands.claims.judging import judge
+    from attnbench.commands.claims.judging import judge_claim
 
     source = file or Path(str(files("attnbench"))) / "records" / "published" / "claims.csv"
     try:
-        known = read_claims(small_file(source).decode("utf-8-sig"), str(file or source.name))
+        asserted = read_claims(small_file(source).decode("utf-8-sig"), str(file or source.name))
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read the claims of {str(source)!r}: {reason}") from error
     analysis = analysed(sweep)
-    found = [(claim.texts, judge(analysis, claim)) for claim in known]
+    judgements = [(claim.texts, judge_claim(analysis, claim)) for claim in asserted]
     if json_:
         console.data([
             {
@@ -39,8 +39,8 @@ def claims(
                 "conclusion": asdict(judgement.conclusion),
                 "checks": [*map(asdict, judgement.checks)],
             }
-            for texts, judgement in found
+            for texts, judgement in judgements
         ])  # fmt: skip
         return
-    rows = [(texts["claim"], one.conclusion, one.deciding) for texts, one in found]
+    rows = [(texts["claim"], one.conclusion, one.deciding) for texts, one in judgements]
     console.show(judged(rows))

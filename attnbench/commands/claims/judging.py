@@ -50,27 +50,27 @@ class Judgement:
         return tuple(one for one in self.checks if one.answer is self.conclusion.answer)
 
 
-def judge(analysis: Analysis, claim: Claim) -> Judgement:
+def judge_claim(analysis: Analysis, claim: Claim) -> Judgement:
     """All checks of the claim, each in every mode that it is about, must hold."""
-    found = tuple(one for check in claim.checks for one in _conclusions(analysis, check))
-    answer = max((one.answer for one in found), key=ORDER.index)
-    own = [one for one in found if one.answer is answer]
-    said = [*dict.fromkeys(one.reason for one in own)]
-    more = f"; and {len(said) - 1} more" if len(said) > 1 else ""
-    first = own[0]
-    common = set.intersection(*({*one.scope.lengths} for one in own))
-    every = {n for one in own for n in one.scope.of_sweep}
+    conclusions = tuple(one for check in claim.checks for one in _conclusions(analysis, check))
+    answer = max((one.answer for one in conclusions), key=ORDER.index)
+    deciding = [one for one in conclusions if one.answer is answer]
+    reasons = [*dict.fromkeys(one.reason for one in deciding)]
+    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    first = deciding[0]
+    common = set.intersection(*({*one.scope.lengths} for one in deciding))
+    every = {n for one in deciding for n in one.scope.of_sweep}
     conclusion = replace(
         first,
-        mode=" and ".join(dict.fromkeys(one.mode for one in own)),
+        mode=" and ".join(dict.fromkeys(one.mode for one in deciding)),
         scope=replace(first.scope, lengths=tuple(sorted(common)), of_sweep=tuple(sorted(every))),
-        series=tuple(dict.fromkeys(name for one in own for name in one.series)),
-        against=tuple(dict.fromkeys(name for one in own for name in one.against)),
-        missing=tuple(sorted({n for one in own for n in one.missing})),
-        reason=said[0] + more,
-        decided_by=next(filter(None, (one.decided_by for one in own)), ""),
+        series=tuple(dict.fromkeys(name for one in deciding for name in one.series)),
+        against=tuple(dict.fromkeys(name for one in deciding for name in one.against)),
+        missing=tuple(sorted({n for one in deciding for n in one.missing})),
+        reason=reasons[0] + more,
+        decided_by=next(filter(None, (one.decided_by for one in deciding)), ""),
     )
-    return Judgement(conclusion=conclusion, checks=found)
+    return Judgement(conclusion=conclusion, checks=conclusions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +122,13 @@ class ClaimCheck:
             decided_by=decided_by if answer is Answer.NOT_KNOWN else "",
         )
 
-    def reaching(self, fewest: int, meant: Range, known: Iterable[int]) -> tuple[list[int], str]:
+    def reaching(self, fewest: int, meant: Range, measured: Iterable[int]) -> tuple[list[int], str]:
         """The planned lengths that a claim needs and that are not known, and what measures them.
 
         `fewest` lengths that are `meant` are needed; these options are empty where none helps.
         """
         planned = meant.among([n for n in self.plan.lengths if self._is_planned(n)])
-        lost = [n for n in planned if n not in {*known}]
+        lost = [n for n in planned if n not in {*measured}]
         names = [name for name in (self.a, self.b) if name]
         endings = [self.plan.endings[name, n] for n in lost for name in names]
         if len(planned) >= fewest and (option := self.plan.reaching(endings)):
@@ -158,13 +158,13 @@ def _conclusions(analysis: Analysis, check: Check) -> Iterator[Conclusion]:
     for _, block in cases.groupby(["mode", "sizes"], sort=False):
         plan = ModePlan(block, analysis.sweep.request)
         every = [(one, series(analysis, one, block)) for one in (*check.a, *check.b)]
-        if lost := [str(one) for one, own in every if own is None]:
+        if lost := [str(one) for one, rows in every if rows is None]:
             option = f"--models {','.join(str(one) for one, _ in every)}"
             yield _absent(check, plan.mode, f"not in the sweep: {', '.join(lost)}", option)
-        honest = {one: own for one, own in every if own is not None}
-        for one, own in [*honest.items()]:
-            if sign := own["suspect"].iloc[0]:
-                name = own["series"].iloc[0]
+        honest = {one: rows for one, rows in every if rows is not None}
+        for one, rows in [*honest.items()]:
+            if sign := rows["suspect"].iloc[0]:
+                name = rows["series"].iloc[0]
                 yield _absent(check, plan.mode, f"{name} is suspect and not judged: {sign}", "")
                 del honest[one]
         a, b = ([honest[one] for one in side if one in honest] for side in (check.a, check.b))
@@ -174,14 +174,17 @@ def _conclusions(analysis: Analysis, check: Check) -> Iterator[Conclusion]:
 def _of_block(
     analysis: Analysis, check: Check, plan: ModePlan, a: Sequence[Frame], b: Sequence[Frame]
 ) -> Iterator[Conclusion]:
-    """The conclusions in one mode; `a` and `b` are the rows of the series on each side.
+    """The conclusions in one mode: first what comes closest to refuting that A costs less.
 
-    What comes closest to refuting that A costs less comes first.
+    analysis: of the sweep.
+    check: one of a claim.
+    plan: the cases of the mode.
+    a, b: rows of the summary, those of each series on either side.
     """
     if check.predicate == "exponent":
-        for own in a:
-            asked = ClaimCheck(check=check, plan=plan, a=str(own["series"].iloc[0]))
-            yield _exponent(asked, own)
+        for rows in a:
+            question = ClaimCheck(check=check, plan=plan, a=str(rows["series"].iloc[0]))
+            yield _exponent(question, rows)
     judged = _crossover if check.predicate == "crossover" else _ratios
     pairs = [
         (
@@ -192,12 +195,18 @@ def _of_block(
         )
         for x, y in product(a, b)
     ]
-    for asked, curve in sorted(pairs, key=lambda pair: -max(pair[1].high, default=inf)):
-        yield from judged(asked, curve)
+    for question, curve in sorted(pairs, key=lambda pair: -max(pair[1].high, default=inf)):
+        yield from judged(question, curve)
 
 
 def _absent(check: Check, mode: str, reason: str, option: str) -> Conclusion:
-    """What a sweep cannot judge, since it has no case of it; `option` would."""
+    """What a sweep cannot judge, since it has no case of it.
+
+    check: one of a claim.
+    mode: in words.
+    reason: why it has none.
+    option: of a sweep that would have it; empty where none would.
+    """
     return Conclusion(
         question=Question.CLAIM,
         answer=Answer.NOT_KNOWN,
@@ -216,18 +225,22 @@ def series(analysis: Analysis, chosen: Selection, cases: Frame) -> Frame | None:
     plan = {planned.case.key: planned.case for planned in analysis.sweep.plan}
     defaults = {card.mechanism: card.options for card in analysis.sweep.cards}.get(chosen.name, {})
     fitting = []
-    for _, own in cases[cases["mechanism"] == chosen.name].groupby("series", sort=False):
-        options = {**defaults, **dict(plan[own["key"].iloc[0]].options)}
-        in_form = chosen.form is None or {*own["form"]} == {chosen.form}
+    for _, rows in cases[cases["mechanism"] == chosen.name].groupby("series", sort=False):
+        options = {**defaults, **dict(plan[rows["key"].iloc[0]].options)}
+        in_form = chosen.form is None or {*rows["form"]} == {chosen.form}
         if in_form and all(options.get(name, ...) == value for name, value in chosen.options):
-            fitting.append(own)
-    return max(fitting, key=lambda own: int(own[TIME].count()), default=None)
+            fitting.append(rows)
+    return max(fitting, key=lambda rows: int(rows[TIME].count()), default=None)
 
 
 def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> LogCurve:
     """The logarithms of the costs of A over those of B by length.
 
     Of a single round the error of times is not known.
+
+    analysis: of the sweep.
+    check: with the quantity.
+    a, b: rows of the summary, of one series each.
     """
     mode = str(a["mode"].iloc[0])
     x = str(a["series"].iloc[0])
@@ -240,83 +253,92 @@ def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> LogCurve
     return curve
 
 
-def _ratios(asked: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
+def _ratios(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
     """The ratio is `value` at each length of the claim."""
-    meant = asked.check.lengths
+    meant = question.check.lengths
     curve = curve.at(meant.among(curve.whole))
     few = meant.longest or meant.low == meant.high
     fewest = 1 if few else FEWEST
     if len(curve) < fewest:
-        lost, option = asked.reaching(fewest, meant, curve.whole)
+        lost, option = question.reaching(fewest, meant, curve.whole)
         evidence = f": measured at {len(curve)} of these lengths"
-        yield asked.concluded(
+        yield question.concluded(
             Answer.NOT_KNOWN, evidence, curve.whole, missing=lost, decided_by=option
         )
     for n, log, low, high in zip(curve.whole, curve.logs, curve.low, curve.high, strict=True):
         value = Value(point=exp(log), low=exp(low), high=exp(high))
-        yield _placed(asked, " ", Unit.RATIO, value, n)
+        yield _placed(question, " ", Unit.RATIO, value, n)
 
 
-def _exponent(asked: ClaimCheck, cases: Frame) -> Conclusion:
+def _exponent(question: ClaimCheck, cases: Frame) -> Conclusion:
     """The cost grows as N to the power of `value`, at the longest lengths."""
-    cost = asked.check.quantity
+    cost = question.check.quantity
     row = scaling(cases, (cost,)).iloc[0]
-    known = [*map(int, cases.loc[cases[cost] > 0, "seq_len"])]
-    at = sorted(n for n in known if row["from_len"] <= n <= row["to_len"])
+    measured = [*map(int, cases.loc[cases[cost] > 0, "seq_len"])]
+    at = sorted(n for n in measured if row["from_len"] <= n <= row["to_len"])
     if row["tail"] == Tail.SHORT:
-        lost, option = asked.reaching(FEWEST_OF_A_SLOPE, Range(), known)
-        return asked.concluded(
+        lost, option = question.reaching(FEWEST_OF_A_SLOPE, Range(), measured)
+        return question.concluded(
             Answer.NOT_KNOWN, f": {row['tail']}", at, missing=lost, decided_by=option
         )
     value = Value(point=row["exponent"], low=row["low"], high=row["high"])
-    one = _placed(asked, " ", Unit.EXPONENT, value, *at)
+    one = _placed(question, " ", Unit.EXPONENT, value, *at)
     if row["tail"] == Tail.STRAIGHT or one.answer in (Answer.REPRODUCED, Answer.COUNTED):
         return one
-    lost, option = asked.reaching(FEWEST_OF_A_SLOPE, Range(), known)
-    return asked.concluded(Answer.NOT_KNOWN, f": {row['tail']}", at, value, lost, option)
+    lost, option = question.reaching(FEWEST_OF_A_SLOPE, Range(), measured)
+    return question.concluded(Answer.NOT_KNOWN, f": {row['tail']}", at, value, lost, option)
 
 
-def _crossover(asked: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
+def _crossover(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
     """The length from which the ratio is above 1, for good, is `value`.
 
     That it is, needs `FEWEST` lengths; that it is not at the longest is seen there.
     """
     at = curve.whole
     over = replace(curve, logs=-curve.logs)  # of B over A
-    answer, length = direction(over, asked.plan.scope(at))
-    lost, option = asked.reaching(FEWEST, Range(), at)
+    answer, length = direction(over, question.plan.scope(at))
+    lost, option = question.reaching(FEWEST, Range(), at)
     match answer:
         case Answer.FROM:
             low = length.low if length.low > 0 else 0.0  # it may begin before
             point = length.point if length.point > 0 else length.high
-            said = ": above 1 from "
+            introduction = ": above 1 from "
             ends = Value(point=point, low=low, high=length.high)
         case Answer.ALL | Answer.FASTER_AT:
-            said = ": above 1 already at "
+            introduction = ": above 1 already at "
             ends = Value(point=at[0], low=0.0, high=at[0])
         case Answer.NOT_KNOWN:
             evidence = ": cannot tell from which length above 1"
-            option = asked.plan.repeating() if at else option
-            yield asked.concluded(answer, evidence, at, missing=lost, decided_by=option)
+            option = question.plan.repeating() if at else option
+            yield question.concluded(answer, evidence, at, missing=lost, decided_by=option)
             return
         case _:
-            said = ": not above 1 up to "
+            introduction = ": not above 1 up to "
             ends = Value(point=at[-1], low=at[-1], high=inf)
-    found = _placed(asked, said, Unit.COUNT, ends, *at)
-    if found.answer is Answer.NOT_KNOWN or (len(at) < FEWEST and ends.high < inf):
-        yield asked.concluded(
-            Answer.NOT_KNOWN, found.reason.removeprefix(asked.label), at, ends, lost, option
+    conclusion = _placed(question, introduction, Unit.COUNT, ends, *at)
+    if conclusion.answer is Answer.NOT_KNOWN or (len(at) < FEWEST and ends.high < inf):
+        yield question.concluded(
+            Answer.NOT_KNOWN, conclusion.reason.removeprefix(question.label), at, ends, lost, option
         )
     else:
-        yield found
+        yield conclusion
 
 
-def _placed(asked: ClaimCheck, said: str, unit: Unit, value: Value, *at: int) -> Conclusion:
-    """Whether a number with its interval lies where a claim says; `said` comes before it."""
-    meant = asked.check.value
+def _placed(
+    question: ClaimCheck, introduction: str, unit: Unit, value: Value, *at: int
+) -> Conclusion:
+    """Whether a number with its interval lies where a claim says.
+
+    question: the check, of which series in which mode.
+    introduction: the words before the number.
+    unit: of the number.
+    value: the number with its interval.
+    at: the lengths that it holds at, in order.
+    """
+    meant = question.check.value
     answer = Answer.NOT_KNOWN
     if meant.low <= value.low and value.high <= meant.high:
-        answer = Answer.COUNTED if asked.check.counted else Answer.REPRODUCED
+        answer = Answer.COUNTED if question.check.counted else Answer.REPRODUCED
     elif value.high < meant.low or value.low > meant.high:
         answer = Answer.CONTRADICTED
     text = quantity(value.point, unit)
@@ -325,5 +347,5 @@ def _placed(asked: ClaimCheck, said: str, unit: Unit, value: Value, *at: int) ->
         text = units.interval(text, low, high)
     if unit is not Unit.COUNT:
         text += f" at {units.between(at[0], at[-1])}"
-    option = "" if asked.check.counted else asked.plan.repeating()
-    return asked.concluded(answer, f"{said}{text}", at, value, decided_by=option)
+    option = "" if question.check.counted else question.plan.repeating()
+    return question.concluded(answer, f"{introduction}{text}", at, value, decided_by=option)

@@ -17,7 +17,7 @@ from attnbench.analysis.concluding import basis, plans
 from attnbench.analysis.conclusions import Answer, Conclusion, Question, Scope, Value
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.statistics.estimate import IntervalKind, from_log, p_value
-from attnbench.analysis.statistics.verdict import Verdict, count_verdict, discoveries, judge
+from attnbench.analysis.statistics.verdict import Verdict, count_verdict, discoveries, verdict_on
 from attnbench.errors import UsageError
 from attnbench.records import Sweep
 from attnbench.records.metrics import COUNTED, MEMORY, RACED, TABLE
@@ -66,12 +66,12 @@ def compare(first: Analysis, second: Analysis) -> SweepComparison:
     for row, real in zip(rows, discoveries([row["p"] for row in rows]), strict=True):
         if "verdict" not in row:
             point, low, high = np.log([row["ratio"], row["low"], row["high"]])
-            row["verdict"] = str(judge(point, low, high, real))
-    found = pd.DataFrame(rows, columns=COLUMNS)
+            row["verdict"] = str(verdict_on(point, low, high, real))
+    frame = pd.DataFrame(rows, columns=COLUMNS)
     return SweepComparison(
-        rows=found,
+        rows=frame,
         differs=differences(first.sweep, second.sweep),
-        conclusions=tuple(_changes(found, (first, second))),
+        conclusions=tuple(_changes(frame, (first, second))),
         suspects=frozenset({*first.suspects, *second.suspects}),
     )
 
@@ -80,13 +80,15 @@ def _changes(rows: pd.DataFrame, sides: tuple[Analysis, Analysis]) -> Iterator[C
     """What became of each cost, for lengths at which a series has the same answer and reason."""
     far = np.log(rows["ratio"].where(rows["ratio"] > 0)).abs()
     ordered = rows.assign(far=far).sort_values("far", ascending=False, kind="stable")
-    lengths = {str(mode): own["seq_len"] for mode, own in rows.groupby("mode")}
-    for keys, own in ordered.groupby(["series", "mode", "metric", "verdict", "reason"], sort=False):
+    lengths = {str(mode): cases["seq_len"] for mode, cases in rows.groupby("mode")}
+    for keys, cases in ordered.groupby(
+        ["series", "mode", "metric", "verdict", "reason"], sort=False
+    ):
         series, mode, metric, verdict, reason = map(str, keys)
         missing = verdict == Verdict.MISSING
         answer = ANSWERS.get(verdict, Answer.NOT_KNOWN)
-        median = own.iloc[len(own) // 2]
-        at = tuple(sorted({*map(int, own["seq_len"])}))
+        median = cases.iloc[len(cases) // 2]
+        at = tuple(sorted({*map(int, cases["seq_len"])}))
         value = Value() if missing else Value(
             point=float(median["ratio"]), low=float(median["low"]), high=float(median["high"])
         )  # fmt: skip
@@ -104,7 +106,7 @@ def _changes(rows: pd.DataFrame, sides: tuple[Analysis, Analysis]) -> Iterator[C
             quantity=metric,
             missing=at if missing else (),
             reason=reason,
-            decided_by="" if answer is not Answer.NOT_KNOWN else _deciding(sides, own, missing),
+            decided_by="" if answer is not Answer.NOT_KNOWN else _deciding(sides, cases, missing),
         )
 
 
@@ -112,12 +114,12 @@ def _deciding(sides: tuple[Analysis, Analysis], rows: pd.DataFrame, missing: boo
     """The option of a sweep that would decide what became of these cases."""
     for side in sides:
         for plan in plans(side.judged, side.sweep.request):
-            own = plan.cases[plan.cases["case"].isin(rows["case"])]
-            if own.empty:
+            cases = plan.cases[plan.cases["case"].isin(rows["case"])]
+            if cases.empty:
                 continue
             if not missing:
                 return plan.repeating()
-            lost = own[own[rows["metric"].iloc[0]].isna()]
+            lost = cases[cases[rows["metric"].iloc[0]].isna()]
             places = zip(lost["series"], lost["seq_len"], strict=True)
             if option := plan.reaching(plan.endings[place] for place in places):
                 return option
@@ -126,13 +128,13 @@ def _deciding(sides: tuple[Analysis, Analysis], rows: pd.DataFrame, missing: boo
 
 def differences(*sweeps: Sweep) -> tuple[str, ...]:
     """How machines, versions and settings differ: `torch: 2.12.0 and 2.13.0`."""
-    known: dict[str, dict[object, None]] = {}
+    values_by_name: dict[str, dict[object, None]] = {}
     for whole, session in ((one, session) for one in sweeps for session in one.sessions):
         settings = {n: value for n, value, _ in whole.request.settings.fields_with("compared")}
         machine = dict(session.fingerprint) | {"TF32": session.tf32}
         for name, value in (machine | settings).items():
-            known.setdefault(name, {})[value] = None
-    differ = ((name, values) for name, values in known.items() if len(values) > 1)
+            values_by_name.setdefault(name, {})[value] = None
+    differ = ((name, values) for name, values in values_by_name.items() if len(values) > 1)
     return tuple(f"{name}: {' and '.join(map(str, values))}" for name, values in differ)
 
 
@@ -161,5 +163,5 @@ def _row(key: str, a: Row, b: Row) -> Row | None:
         *_, error, freedom = metric.estimate
         se = hypot(a[error], b[error])
         df = min(a[freedom], b[freedom])
-    found = from_log(log(ratio), se, df)
-    return row | {"low": found.low, "high": found.high, "p": p_value(log(ratio), se, df)}
+    interval = from_log(log(ratio), se, df)
+    return row | {"low": interval.low, "high": interval.high, "p": p_value(log(ratio), se, df)}

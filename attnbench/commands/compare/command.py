@@ -19,11 +19,13 @@ def compare(
     from attnbench.commands.compare.analysis import compare
     from attnbench.commands.compare.table import changes
 
-    found = compare(*(analysed(folder, of=str(folder)) for folder in (first, second)))
-    if found.differs:
-        console.warn([f"the sweeps differ in {'; '.join(found.differs)}"])
+    comparison = compare(*(analysed(folder, of=str(folder)) for folder in (first, second)))
+    if comparison.differs:
+        console.warn([f"the sweeps differ in {'; '.join(comparison.differs)}"])
     if json_:
-        conclusions = [asdict(each) for each in found.conclusions]
-        console.data({"differs": found.differs, "conclusions": conclusions, "cases": found.rows})
+        conclusions = [asdict(each) for each in comparison.conclusions]
+        console.data(
+            {"differs": comparison.differs, "conclusions": conclusions, "cases": comparison.rows}
+        )
     else:
-        console.show(*named([changes(found)], found.rows["series"], found.suspects))
+        console.show(*named([changes(comparison)], comparison.rows["series"], comparison.suspects))

@@ -64,8 +64,8 @@ def _rows(conclusions: Iterable[Conclusion]) -> Iterator[Change]:
         metric = "" if one.missing else one.quantity
         alike = one.series, one.mode, one.missing or one.scope.lengths, metric, one.reason
         label = TABLE[one.quantity].label
-        known = rows[alike].metrics if alike in rows else ()
-        rows[alike] = Change(one, (*known, label))
+        metrics = rows[alike].metrics if alike in rows else ()
+        rows[alike] = Change(one, (*metrics, label))
     yield from rows.values()
 
 
@@ -99,12 +99,12 @@ def _tally(comparison: SweepComparison) -> Iterator[str]:
     for one in comparison.conclusions:
         by_metric.setdefault(one.quantity, []).append(one)
     for metric in dict.fromkeys(comparison.rows["metric"]):
-        own = by_metric[str(metric)]
+        conclusions = by_metric[str(metric)]
         counts: Counter[str] = Counter()
-        for one in own:
+        for one in conclusions:
             counts[verdict(one)] += len(one.missing or one.scope.lengths)
         parts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-        where = in_order([*_where(own)])
+        where = in_order([*_where(conclusions)])
         scope = f"; both sweeps have it in {where}" if where else ""
         yield f"{units.capitalised(TABLE[str(metric)].label)}: {parts}{scope}."
     open_ = [one.decided_by for one in comparison.conclusions if not one.missing]
@@ -122,5 +122,5 @@ def _where(conclusions: Iterable[Conclusion]) -> Iterator[str]:
         if one.scope.lengths:
             lengths.setdefault(one.mode, set()).update(one.scope.lengths)
             every[one.mode] = one.scope.of_sweep
-    for mode, own in lengths.items():
-        yield f"{mode} at {', '.join(between(sorted(own), every[mode]))}"
+    for mode, compared in lengths.items():
+        yield f"{mode} at {', '.join(between(sorted(compared), every[mode]))}"

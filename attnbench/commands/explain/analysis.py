@@ -45,7 +45,7 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
 
     Raises `CannotRun`, with the last reason, if no level timed both.
     """
-    found = []
+    levels = []
     for sweep in sweeps:
         first, second = (planned.case.series for planned in sweep.plan)
         analysis = analyse(sweep, first)
@@ -56,16 +56,18 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
         point, low, high = (ends.get(name, nan) for name in ("ratio", "low", "high"))
         value = Value(point=point, low=low, high=high)
         (plan,) = plans(analysis.judged, sweep.request)
-        said = _concluded(plan, (a, b), value, _longer(sweeps))
+        conclusion = _concluded(plan, (a, b), value, _longer(sweeps))
         level = str(sweep.request.level)
         paired = any(row["paired"] for row in ratios)
-        found.append(LevelCosts(level=level, a=a, b=b, conclusion=said, paired=paired, **ends))
-    if all(isnan(level.ratio) for level in found):
+        levels.append(
+            LevelCosts(level=level, a=a, b=b, conclusion=conclusion, paired=paired, **ends)
+        )
+    if all(isnan(level.ratio) for level in levels):
         lost = next(row for row in (b, a) if isnan(row[TIME]))
         late = lost["outcome"] == MISSING
         why = "the budget ended before; raise --budget" if late else lost["reason"]
         raise CannotRun(f"no level timed both: {lost['series']}: {why}")
-    return found
+    return levels
 
 
 def _longer(sweeps: Sequence[Sweep]) -> str:

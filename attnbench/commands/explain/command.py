@@ -31,7 +31,7 @@ def explain(
 ) -> None:
     """Explain why A takes longer than B: times and counts of core, attention and model."""
     at = axes.size(length, "--length", axes.LONGEST)
-    given = {**read(USUAL), **written}
+    options = {**read(USUAL), **written}
     console.begin("reading mechanisms")
     from attnbench.commands.explain.analysis import by_level
     from attnbench.commands.explain.levels import at_levels
@@ -39,15 +39,15 @@ def explain(
     from attnbench.report.terminal import ProgressLine
 
     with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
-        found = by_level(at_levels(a, b, at, given, line.turn))
+        costs_by_level = by_level(at_levels(a, b, at, options, line.turn))
     if json_:
         names = ("level", "ratio", "low", "high", "cases")
         levels = [
             {name: getattr(level, name) for name in names}
             | {"conclusion": asdict(level.conclusion)}
-            for level in found
+            for level in costs_by_level
         ]
-        console.data({"text": [*sentences(found)], "levels": levels})
+        console.data({"text": [*sentences(costs_by_level)], "levels": levels})
         return
-    console.out().print(f"{' '.join(sentences(found))} ({title(found)})\n")
-    console.show(costs(found))
+    console.out().print(f"{' '.join(sentences(costs_by_level))} ({title(costs_by_level)})\n")
+    console.show(costs(costs_by_level))

@@ -19,21 +19,24 @@ def at_levels(
     a: str,
     b: str,
     length: int,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     observe: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Sweep, ...]:
     """A short sweep of both mechanisms at each level that the mode has.
 
-    `given` are typed values of options of a sweep, by name; each level has an equal part of the
-    budget.
+    a, b: mechanisms, as in `--models`.
+    length: of the sequences, N.
+    options: typed values of options of a sweep, by name; each level has an equal part of the
+        budget.
+    observe: called as a race goes on.
     Raises `UsageError` unless they mean one case of each, and `CannotRun` if these run at no level.
     """
-    asked = {**given, **read({"models": f"{a},{b}", "lengths": length})}
-    if len(modes_ := asked.get("mode", modes.BOTH)) > 1:
+    pair_options = {**options, **read({"models": f"{a},{b}", "lengths": length})}
+    if len(modes_ := pair_options.get("mode", modes.BOTH)) > 1:
         raise UsageError("explain takes one mode: " + " or ".join(modes_))
     only = modes.find(modes_[0]).only_level
     levels = [only] if only else [*Level]
-    requests = [request({**asked, "level": level}) for level in levels]
+    requests = [request({**pair_options, "level": level}) for level in levels]
     settings = requests[0].settings
     with (
         TemporaryFolder() as folder,

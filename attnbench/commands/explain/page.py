@@ -47,11 +47,11 @@ def _compared(level: LevelCosts) -> str:
     value = conclusion.value
     ratio = factor(value.point, value.low, value.high)
     a, b = (_marked(row) for row in (level.a, level.b))
-    said = f"{a} takes {ratio} the time of {b}"
+    sentence = f"{a} takes {ratio} the time of {b}"
     if conclusion.is_known:
-        return said
+        return sentence
     option = f"; {conclusion.decided_by} may decide it" if conclusion.decided_by else ""
-    return f"{said}, which is not known to be a difference ({conclusion.reason}{option})"
+    return f"{sentence}, which is not known to be a difference ({conclusion.reason}{option})"
 
 
 def _apart(level: LevelCosts, titled: LevelCosts) -> str:
@@ -69,13 +69,13 @@ def _marked(row: Row) -> str:
 def costs(levels: Sequence[LevelCosts]) -> Table:
     """A row for each metric at each level, with both values and the first over the second."""
     a, b = (_marked(row) for row in (levels[-1].a, levels[-1].b))
-    known = [key for key in COUNTS if any(each.cases[key].notna().any() for each in levels)]
+    counts = [key for key in COUNTS if any(each.cases[key].notna().any() for each in levels)]
     cases = next(level.cases for level in reversed(levels) if level.conclusion.scope.lengths)
     suspects = f" {MARK}" if any(cases["suspect"]) else ""
     timed = [level for level in levels if level.conclusion.scope.lengths]
     turns = "; the two took turns" if all(level.paired for level in timed) else ""
     return table(
-        [(key, level) for key in (TIME, *known) for level in levels],
+        [(key, level) for key in (TIME, *counts) for level in levels],
         [
             Column(
                 "Cost", lambda row: words(TABLE[row[0]].label + (", ms" if row[0] == TIME else ""))

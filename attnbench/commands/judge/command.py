@@ -74,10 +74,16 @@ def judge(
         raise
 
 
-def run(functions: list[str], mechanism: str, given: Mapping[str, Any], json_: bool) -> None:
-    """Judge functions with the typed options of a sweep, by name, and print the verdicts."""
+def run(functions: list[str], mechanism: str, options: Mapping[str, Any], json_: bool) -> None:
+    """Judge functions, and print the verdicts.
+
+    functions: each path/to/file.py:FUNCTION.
+    mechanism: what they are to compute, with options.
+    options: typed values of options of `sweep`, by name.
+    json_: whether to print data in place of text.
+    """
     for name in ONE_ALONE:
-        values = given.get(name)
+        values = options.get(name)
         if isinstance(values, tuple) and len(values) > 1:
             listed = ",".join(map(str, values))
             raise UsageError(f"{flag(name)} {listed}: give one; judge once for each")
@@ -85,9 +91,9 @@ def run(functions: list[str], mechanism: str, given: Mapping[str, Any], json_: b
     from attnbench.commands.judge import judging, page
     from attnbench.report.terminal import ProgressLine
 
-    questions = tuple(judging.claim(function, mechanism) for function in functions)
+    questions = tuple(judging.kernel_question(function, mechanism) for function in functions)
     with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
-        verdicts = judging.judge(questions, given, page.Waiting(line).announce, line.turn)
+        verdicts = judging.judge_kernels(questions, options, page.Waiting(line).announce, line.turn)
     for verdict in verdicts:
         if verdict.race:
             console.warn(verdict.race.warnings)

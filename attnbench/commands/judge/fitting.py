@@ -42,7 +42,11 @@ def fitted(
 ) -> Kernel:
     """How a function errs least, and what is to be tried of it. Raises `Unusable`.
 
+    card: of the file with the function, as a form of the mechanism
+    form: the name of the function
     options: of the mechanism and of the function's form; those that are given are kept
+    dtype: of its inputs
+    device: where they are
     width, heads: of the race; others are tried where the function refuses these, unless `chosen`
     lengths: of the race, each with its batch
     causal: whether it is to be causal; None: as it is, or both where it takes that
@@ -50,8 +54,8 @@ def fitted(
     if form not in card.forms:
         raise Unusable(f"there is no function {form!r}; the file has {', '.join(card.forms)}")
     trial = Trial(card, card.configure(options), form, False, device, width, heads)
-    known, refused = working(trial, options, dtype, causal, chosen)
-    _, best, _ = known[0]
+    ways, refused = working(trial, options, dtype, causal, chosen)
+    _, best, _ = ways[0]
     module: Any = best.build(best.workload(TOKENS))
     takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
     modes = modes_of(card, takes_causal, causal) or (best.causal,)
@@ -72,7 +76,7 @@ def fitted(
     return Kernel(
         form=form,
         options={**settled, "axes": best.config.axes},
-        ways={way_text(each): error for error, each, _ in known},
+        ways={way_text(each): error for error, each, _ in ways},
         taken=tuple(module.binding.parameters.values()),
         untaken=tuple(untaken),
         modes=modes,
@@ -95,15 +99,21 @@ def working(
     """The ways to call a function that give an output, the one that errs least first.
 
     Also the head widths that it refuses, with what it raised. Raises `Unusable` if there is none.
+
+    trial: the function with the sizes of the race
+    options: those that were given; they are not varied
+    dtype: the number type of its inputs
+    causal: the only value to try; None: all that the mechanism has
+    chosen: whether the sizes of heads were chosen, so that no others are tried
     """
     refused = dict[str, str]()
     first = list[Way]()
     sizes = [(trial.width, trial.heads), *(() if chosen else other_sizes(trial.width))]
     for width, heads in sizes:
         ways = tried(replace(trial, width=width, heads=heads), options, dtype, causal)
-        known = sorted((way for way in ways if not way[2]), key=itemgetter(0))
-        if known:
-            return known, refused
+        usable = sorted((way for way in ways if not way[2]), key=itemgetter(0))
+        if usable:
+            return usable, refused
         refused[str(width // heads)] = ways[-1][2]
         first = first or ways
     raise Unusable(unusable(first))
@@ -121,13 +131,19 @@ def other_sizes(width: int) -> Iterator[tuple[int, int]]:
 def tried(
     trial: Trial, options: Mapping[str, Option], dtype: str, causal: bool | None
 ) -> list[Way]:
-    """The error of the output on a short sequence in each way to call the function."""
+    """The error of the output on a short sequence in each way to call the function.
+
+    trial: the function with its sizes.
+    options: those that were given; they are not varied.
+    dtype: the number type of its inputs.
+    causal: the only value to try; None: all that the mechanism has.
+    """
     config = trial.config
     axes = (config.axes,) if "axes" in options else AXES
     scales = (False, True) if hasattr(config, "scales") and "scales" not in options else ()
-    known = causal_values(trial.card.causality)
-    causals = known if causal is None else (causal,)
-    found = list[Way]()
+    possible = causal_values(trial.card.causality)
+    causals = possible if causal is None else (causal,)
+    ways = list[Way]()
     for axis, scaled, is_causal in product(axes, scales or (None,), reversed(causals)):
         scaling = {} if scaled is None else {"scales": scaled}
         way = replace(trial, config=replace(config, axes=axis, **scaling), causal=is_causal)
@@ -139,8 +155,8 @@ def tried(
             raise Unusable(unknown_text(module))
         if scaled and "scale" in module.accepted:
             continue  # it is told how to scale
-        found.append(one_way(way, dtype))
-    return found
+        ways.append(one_way(way, dtype))
+    return ways
 
 
 def one_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
@@ -158,12 +174,12 @@ def one_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
         gradients=False,
     )
     try:
-        found = row(trial, attempt)
+        result = row(trial, attempt)
     except NotApplicable as error:
         raise Unusable(str(error)) from error
-    if not found.errors:
-        return 0.0, trial, found.reason
-    return max(found.errors[name] for name in (OUTPUT, A_ROW)), trial, ""
+    if not result.errors:
+        return 0.0, trial, result.reason
+    return max(result.errors[name] for name in (OUTPUT, A_ROW)), trial, ""
 
 
 def with_mask(
@@ -172,19 +188,24 @@ def with_mask(
     """The mask that a function takes, with its meaning in words, and as an option of its form.
 
     Of the meanings that are usual for its name, the one by which it errs least.
+
+    trial: the function, called in its best way.
+    parameter: the name of its mask; empty where it takes none.
+    dtype: the number type of its inputs.
+    causal: the mode to try it in.
     """
     if not parameter or not hasattr(trial.config, "mask_as"):
         return "", {}
-    given = trial.config.mask_as
-    meanings = (given,) if given else MASKS[parameter]
-    known = list[tuple[float, str]]()
+    configured = trial.config.mask_as
+    meanings = (configured,) if configured else MASKS[parameter]
+    errors = list[tuple[float, str]]()
     for meaning in meanings:
         way = replace(trial, config=replace(trial.config, mask_as=meaning), causal=causal)
         error, _, reason = one_way(way, dtype, masked=True)
         if not reason:
-            known.append((error, meaning))
+            errors.append((error, meaning))
     # one that passes wins by its place: a mask may be given as numbers to add, or as booleans
-    best = next((pair for pair in known if pair[0] < AGREES), min(known, default=(0.0, "")))
+    best = next((pair for pair in errors if pair[0] < AGREES), min(errors, default=(0.0, "")))
     chosen = best[1] or meanings[0]
     return f"{parameter} ({chosen})", {"mask_as": chosen}
 
@@ -195,8 +216,8 @@ def unusable(ways: list[Way]) -> str:
     if len(reasons) == 1:
         return f"it gives nothing to compare: {ways[0][2]}"
     by_axes = {way.config.axes: reason for _, way, reason in ways}
-    said = "; ".join(f"with {axes} {why}" for axes, why in by_axes.items())
-    return f"it gives nothing to compare: {said}"
+    listing = "; ".join(f"with {axes} {why}" for axes, why in by_axes.items())
+    return f"it gives nothing to compare: {listing}"
 
 
 def unknown_text(module: Any) -> str:

@@ -12,6 +12,7 @@ from attnbench.analysis.report import Analysis, analyse
 from attnbench.errors import AttnbenchError, CannotRun, OverBudget, UsageError
 from attnbench.mechanisms.catalogue.presets import expand
 from attnbench.records import (
+    Aspect,
     Attempt,
     Kernel,
     KernelFinding,
@@ -53,10 +54,14 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class KernelQuestion:
-    """A user's function and the mechanism that it is to compute."""
+    """A user's function and the mechanism that it is to compute.
+
+    `function`: as it was written, path/to/file.py:FUNCTION. `candidate`: the function as a form of
+    the mechanism, with the options of both. `mechanism`: with its own options alone.
+    """
 
     function: str
-    own: Selection
+    candidate: Selection
     mechanism: Selection
 
 
@@ -92,9 +97,9 @@ class KernelVerdict:
     untrained: tuple[int, ...] = ()
     more_time: str = ""
 
-    def passes(self, aspect: str) -> bool:
+    def passes(self, aspect: Aspect) -> bool:
         """Whether all attempts of an aspect passed that were made."""
-        return all(row.passes for row in self.rows if row.attempt.aspect == aspect)
+        return all(row.passes for row in self.rows if row.attempt.aspect is aspect)
 
     @property
     def complete(self) -> bool:
@@ -107,7 +112,7 @@ class KernelVerdict:
     @property
     def faulty(self) -> bool:
         """Whether something was found that is not right, not steady, or makes it suspect."""
-        passes = self.passes("right") and self.passes("steady")
+        passes = all(map(self.passes, Aspect))
         return bool(self.suspect or self.failed or self.changed) or not passes
 
     @property
@@ -121,13 +126,13 @@ def beyond(attempt: Attempt) -> bool:
     return attempt.raced or attempt.batch == 1
 
 
-def claim(function: str, mechanism: str) -> KernelQuestion:
+def kernel_question(function: str, mechanism: str) -> KernelQuestion:
     """A function of a file as a form of the mechanism, and the mechanism. Raises `UsageError`."""
     path, _, form = function.rpartition(":")
     if not (path.endswith(".py") and form.isidentifier()):
         raise UsageError(f"{function!r} is not of the form path/to/file.py:FUNCTION")
-    asked = expand(mechanism)
-    if len(asked) != 1 or asked[0].form or ".py" in asked[0].name:
+    selections = expand(mechanism)
+    if len(selections) != 1 or selections[0].form or ".py" in selections[0].name:
         raise UsageError(f"--as {mechanism!r} is not one mechanism; attnbench models lists all")
     if not Path(path).is_file():
         raise UsageError(f"no file {path!r}")
@@ -136,27 +141,29 @@ def claim(function: str, mechanism: str) -> KernelQuestion:
             f"{path!r} has {' '.join(marks)} in its name, which name options; rename it, or give"
             " a link to it"
         )
-    options = tuple(pair for pair in asked[0].options if pair[0] not in OF_FUNCTIONS)
-    own = replace(asked[0], name=f"{asked[0].name}:{path}", form=form)
-    return KernelQuestion(function=function, own=own, mechanism=replace(asked[0], options=options))
+    options = tuple(pair for pair in selections[0].options if pair[0] not in OF_FUNCTIONS)
+    candidate = replace(selections[0], name=f"{selections[0].name}:{path}", form=form)
+    return KernelQuestion(
+        function=function, candidate=candidate, mechanism=replace(selections[0], options=options)
+    )
 
 
-def judge(
+def judge_kernels(
     questions: tuple[KernelQuestion, ...],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     announce: Announce = lambda text: None,
     observe: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[KernelVerdict, ...]:
     """The verdict on each function, and if it is right, a race against the mechanism's form.
 
-    questions: of `claim`
-    given: typed options of a sweep by name; the budget is that of all functions
+    questions: of `kernel_question`
+    options: typed options of a sweep by name; the budget is that of all functions
     announce: called with what is being tried, in words
     observe: called as a race goes on
     Raises `UsageError`, `CannotRun` if no process can be started.
     """
-    asked = {**read({"level": Level.CORE}), **given}
-    first = request({**asked, "models": tuple(str(q.own) for q in questions)})
+    core_options = {**read({"level": Level.CORE}), **options}
+    first = request({**core_options, "models": tuple(str(q.candidate) for q in questions)})
     settings = first.settings
     verdicts = list[KernelVerdict]()
     with own_server(settings.threads, settings.seed) as server:
@@ -168,8 +175,8 @@ def judge(
             judging = Judging(
                 question=question,
                 request=first,
-                options=asked,
-                chosen=bool({"width", "heads"} & given.keys()),
+                options=core_options,
+                chosen=bool({"width", "heads"} & options.keys()),
                 server=server,
                 end_s=time.monotonic() + left_s / (len(questions) - number),
                 announce=announce,
@@ -199,13 +206,13 @@ class Judging:
 
     def verdict(self, observe: Callable[[Progress], None]) -> KernelVerdict:
         """What is found of it. Raises `CannotRun` where it cannot be judged."""
-        own = self.question.own
+        candidate = self.question.candidate
         first = self.request
-        self.announce(f"trying how {own.form} is called")
+        self.announce(f"trying how {candidate.form} is called")
         kernel = self.fitted()
         attempts = Attempts(self, kernel)
         rows, changed = attempts.made()
-        found = KernelVerdict(
+        verdict = KernelVerdict(
             question=self.question,
             dtype=first.dtype,
             device=first.device,
@@ -214,12 +221,12 @@ class Judging:
             changed=changed,
             more_time=self.more_time(attempts.needed_s),
         )
-        if not found.passes("right"):
-            return replace(found, unraced="what is not right has no speed")
+        if not verdict.passes(Aspect.RIGHT):
+            return replace(verdict, unraced="what is not right has no speed")
         lengths = self.compared_lengths(kernel, rows)
         if not lengths:
-            return replace(found, unraced="no length of the race could be compared")
-        return self.with_race(replace(found, raced=lengths), kernel, observe)
+            return replace(verdict, unraced="no length of the race could be compared")
+        return self.with_race(replace(verdict, raced=lengths), kernel, observe)
 
     def more_time(self, needed_s: float) -> str:
         """The option for a budget in which attempts that need so long, and a race, have time."""
@@ -236,13 +243,13 @@ class Judging:
 
     def fitted(self) -> Kernel:
         """How the function is called. Raises `CannotRun`."""
-        own = self.question.own
+        candidate = self.question.candidate
         first = self.request
         limit_s = min(LIMIT_S, self.left_s)
         question = Fit(
-            mechanism=own.name,
-            form=str(own.form),
-            options=dict(own.options),
+            mechanism=candidate.name,
+            form=str(candidate.form),
+            options=dict(candidate.options),
             dtype=first.dtype,
             device=first.device,
             width=first.width,
@@ -257,12 +264,14 @@ class Judging:
             return answer.kernel
         if answer.is_timeout and limit_s < LIMIT_S:
             raise OverBudget(
-                f"{own}: the budget ended before it was called once;"
+                f"{candidate}: the budget ended before it was called once;"
                 f" {self.more_time(0.0)} may be enough"
             )
         if answer.is_timeout:
-            raise CannotRun(f"{own} cannot be judged: it gave no answer within {limit_s:.0f} s")
-        raise CannotRun(f"{own} cannot be judged: {answer.reason}")
+            raise CannotRun(
+                f"{candidate} cannot be judged: it gave no answer within {limit_s:.0f} s"
+            )
+        raise CannotRun(f"{candidate} cannot be judged: {answer.reason}")
 
     def process(self) -> Process:
         """A fresh process, which runs code of the function."""
@@ -283,45 +292,45 @@ class Judging:
         )
 
     def with_race(
-        self, found: KernelVerdict, kernel: Kernel, observe: Callable[[Progress], None]
+        self, verdict: KernelVerdict, kernel: Kernel, observe: Callable[[Progress], None]
     ) -> KernelVerdict:
         """The verdict with a race at the lengths that are to be `raced`."""
-        own = self.question.own
+        candidate = self.question.candidate
         mechanism = self.question.mechanism
-        raced = replace(own, options=tuple(sorted(kernel.options.items())))
+        raced = replace(candidate, options=tuple(sorted(kernel.options.items())))
         causal = kernel.modes[0]
-        graded = graded_lengths(found.rows, causal)
-        asked = {
+        graded = graded_lengths(verdict.rows, causal)
+        race_options = {
             **self.options,
             "models": (str(raced), str(mechanism)),
             "causal": causal,
-            "lengths": found.raced,
+            "lengths": verdict.raced,
             "width": (kernel.width,),
             "heads": (kernel.heads,),
         }
-        if not trains(found.rows):
-            asked["mode"] = ("inference",)
+        if not trains(verdict.rows):
+            race_options["mode"] = ("inference",)
         if self.request.budget_s is not None:
-            asked["budget"] = self.left_s
-        race_request = request(asked)
-        self.announce(f"racing {own.form}")
+            race_options["budget"] = self.left_s
+        race_request = request(race_options)
+        self.announce(f"racing {candidate.form}")
         with TemporaryFolder() as folder:
             whole = plan(race_request, self.server)
             planned = replace(whole, cases=comparable(whole.cases, graded))
             if not planned.cases:
-                return replace(found, raced=(), unraced="its gradients were compared nowhere")
+                return replace(verdict, raced=(), unraced="its gradients were compared nowhere")
             with session.measure(
                 race_request, planned, self.server, folder, observe=observe
             ) as journal:
                 sweep = journal.held()
         (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
         race = analyse(sweep, baseline)
-        mine = race.cases[race.cases["mechanism"] == own.name]
+        mine = race.cases[race.cases["mechanism"] == candidate.name]
         reasons = dict.fromkeys(reason for reason in mine["suspect"] if reason)
         timed = sorted({p.case.workload.seq_len for p in sweep.plan} & timed_lengths(sweep))
-        unraced = "" if timed else f"the budget ended before it was raced; {found.more_time}"
+        unraced = "" if timed else f"the budget ended before it was raced; {verdict.more_time}"
         return replace(
-            found,
+            verdict,
             race=race if timed else None,
             unraced=unraced,
             raced_as=causal,
@@ -339,9 +348,7 @@ def graded_lengths(rows: tuple[PanelRow, ...], causal: bool) -> frozenset[int]:
     return frozenset(
         row.attempt.tokens
         for row in rows
-        if row.attempt.raced
-        and row.attempt.causal == causal
-        and any(name.startswith("d") for name in row.errors)
+        if row.attempt.raced and row.attempt.causal == causal and row.compares_gradients
     )
 
 
@@ -368,7 +375,7 @@ def timed_lengths(sweep: Any) -> set[int]:
 
 def trains(rows: tuple[PanelRow, ...]) -> bool:
     """Whether a function has a backward pass, by the errors that were found."""
-    return any(name.startswith("d") for row in rows for name in row.errors)
+    return any(row.compares_gradients for row in rows)
 
 
 @dataclass
@@ -410,15 +417,13 @@ class Attempts:
         """Make one attempt; returns whether the process can make another."""
         attempt, reason = self.affordable(attempt)
         if reason:
-            self.rows.append(without(attempt, KernelFinding.UNTRIED, reason))
+            self.rows.append(PanelRow.without(attempt, KernelFinding.UNTRIED, reason))
             if attempt.raced or not beyond(attempt):
                 self.needed_s += max(self.expected_s, self.longest_s)
             return True
-        self.judging.announce(
-            f"trying {self.judging.question.own.form} {attempt.inputs}, N = {attempt.tokens:,}"
-        )
+        self.judging.announce(f"trying {self.kernel.form} {attempt.inputs}, N = {attempt.tokens:,}")
         limit_s = min(self.left_s, max(AT_LEAST_S, OVERTIME * self.longest_s))
-        answer = self.asked(process, attempt, limit_s)
+        answer = self.answer(process, attempt, limit_s)
         if isinstance(answer, Failure):
             self.learn(self.unanswered(attempt, answer, limit_s))
             return False
@@ -431,30 +436,27 @@ class Attempts:
         self.learn(row)
         return True
 
-    def asked(self, process: Process, attempt: Attempt, limit_s: float) -> Attempted | Failure:
+    def answer(self, process: Process, attempt: Attempt, limit_s: float) -> Attempted | Failure:
         """The answer of a process about an attempt."""
-        own = self.judging.question.own
+        candidate = self.judging.question.candidate
         first = self.judging.request
-        options: dict[str, Option] = {**dict(own.options), **self.kernel.options}
+        options: dict[str, Option] = {**dict(candidate.options), **self.kernel.options}
         question = MakeAttempt(
-            mechanism=own.name,
-            form=str(own.form),
+            mechanism=candidate.name,
+            form=str(candidate.form),
             options=options,
             device=first.device,
             attempt=attempt,
             left_s=limit_s / 4,
         )
-        try:
-            return process.ask(question, limit_s)
-        except OverBudget:
-            return Failure(outcome=Outcome.TIMEOUT)
+        return process.ask(question, limit_s)
 
     def learn(self, row: PanelRow) -> None:
         """Keep a row, and what it took."""
         self.rows.append(row)
         if row.tried:
             self.longest_s = max(self.longest_s, row.took_s)
-        if beyond(row.attempt) or row.attempt.inputs == "as usual":
+        if beyond(row.attempt) or row.attempt.is_usual:
             self.raced_s = row.took_s
             self.raced_work = work(row.attempt)
 
@@ -464,12 +466,12 @@ class Attempts:
         if self.hangs >= HANGS:
             return attempt, "it hung before"
         left_s = self.left_s
-        known = beyond(attempt) and self.raced_work
-        if known:
+        predictable = beyond(attempt) and self.raced_work
+        if predictable:
             self.expected_s = self.raced_s * work(attempt) / self.raced_work
         if left_s <= 0:
             return attempt, "the budget ended"
-        if not known:
+        if not predictable:
             return attempt, ""
         share_s = left_s / 2
         if attempt.gradients and self.expected_s * GRADIENTS > share_s:
@@ -487,18 +489,15 @@ class Attempts:
             self.hangs += 1
             if limit_s < max(AT_LEAST_S, TOO_LONG * self.expected_s):
                 self.needed_s += AT_LEAST_S if attempt.raced or not beyond(attempt) else 0.0
-                return without(attempt, KernelFinding.UNTRIED, f"no answer after {limit_s:.0f} s")
-            return without(attempt, KernelFinding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
+                reason = f"no answer after {limit_s:.0f} s"
+                return PanelRow.without(attempt, KernelFinding.UNTRIED, reason)
+            reason = f"after {limit_s:.0f} s; killed"
+            return PanelRow.without(attempt, KernelFinding.NO_ANSWER, reason)
         if failure.is_out_of_memory:
-            return without(attempt, KernelFinding.UNTRIED, failure.reason)
-        return without(attempt, KernelFinding.FAILED, failure.reason)
+            return PanelRow.without(attempt, KernelFinding.UNTRIED, failure.reason)
+        return PanelRow.without(attempt, KernelFinding.FAILED, failure.reason)
 
 
 def work(attempt: Attempt) -> int:
     """Steps of a kernel that compares all pairs of tokens, of an attempt."""
     return attempt.batch * attempt.tokens**2 * attempt.width
-
-
-def without(attempt: Attempt, finding: KernelFinding, reason: str) -> PanelRow:
-    """A row that compared nothing."""
-    return PanelRow(attempt=attempt, finding=finding, errors={}, ours={}, allowed={}, reason=reason)

@@ -75,7 +75,7 @@ def sentences(verdict: "KernelVerdict") -> Iterator[str]:
 
 def headline(verdict: "KernelVerdict") -> str:
     """`f as transformer (float32, cpu): right (N = 1 to 8,192); steady (N = 512 to 8,192).`"""
-    said = "; ".join(said_of(aspect, verdict) for aspect in Aspect)
+    qualities = "; ".join(aspect_text(aspect, verdict) for aspect in Aspect)
     doubts = ""
     if verdict.suspect:
         doubts = f" SUSPECT: in the race it {verdict.suspect};"
@@ -85,16 +85,16 @@ def headline(verdict: "KernelVerdict") -> str:
         doubts += " before that"
     if verdict.changed:
         doubts = f" it CHANGES torch's {verdict.changed};{doubts}"
-    return f"{claim(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {said}."
+    return f"{subject(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {qualities}."
 
 
-def claim(verdict: "KernelVerdict") -> str:
+def subject(verdict: "KernelVerdict") -> str:
     """`f as kimi_delta`."""
     question = verdict.question
-    return f"{clean(str(question.own.form))} as {question.mechanism}"
+    return f"{clean(str(question.candidate.form))} as {question.mechanism}"
 
 
-def said_of(aspect: Aspect, verdict: "KernelVerdict") -> str:
+def aspect_text(aspect: Aspect, verdict: "KernelVerdict") -> str:
     """`right (N = 1 to 8,192)`, or where it is not."""
     rows = [row for row in verdict.rows if row.attempt.aspect is aspect]
     bad = [row for row in rows if not row.passes]
@@ -106,15 +106,13 @@ def said_of(aspect: Aspect, verdict: "KernelVerdict") -> str:
         return f"not known whether {aspect}"
     as_far = "" if verdict.complete else ", as far as it was tried"
     ranges = {causal: span(a.tokens for a in made if a.causal == causal) for causal in modes(made)}
-    graded = [
-        row.attempt.tokens for row in rows if any(name.startswith("d") for name in row.errors)
-    ]
+    graded = [row.attempt.tokens for row in rows if row.compares_gradients]
     if aspect is Aspect.RIGHT and graded and max(graded) < max(a.tokens for a in made):
         as_far = f"; gradients to N = {units.count(max(graded))}{as_far}"
     if len(set(ranges.values())) == 1:
         text = f"N = {next(iter(ranges.values()))}"
     else:
-        text = "; ".join(f"{mode_text(causal)} N = {known}" for causal, known in ranges.items())
+        text = "; ".join(f"{mode_text(causal)} N = {lengths}" for causal, lengths in ranges.items())
     return f"{aspect} ({text}{as_far})"
 
 
@@ -130,8 +128,8 @@ def mode_text(causal: bool) -> str:
 
 def span(lengths: Iterable[int]) -> str:
     """`1 to 8,192`."""
-    known = sorted(lengths)
-    return units.between(known[0], known[-1])
+    ascending = sorted(lengths)
+    return units.between(ascending[0], ascending[-1])
 
 
 def where(row: PanelRow) -> str:
@@ -162,8 +160,7 @@ def tried(verdict: "KernelVerdict") -> str:
     gradients = [a.tokens for a in attempts if a.gradients]
     if not rows:
         return "Nothing was tried."
-    trains = any(name.startswith("d") for row in rows for name in row.errors)
-    if trains:
+    if any(row.compares_gradients for row in rows):
         backward = f"gradients to N = {units.count(max(gradients, default=0))}"
     elif gradients:
         backward = "without gradients, as it has no backward pass"
@@ -186,7 +183,7 @@ def listed(numbers: Iterable[int]) -> str:
 
 def untried(verdict: "KernelVerdict") -> Iterator[str]:
     """What was to be tried, and was not, with the reasons."""
-    for finding, said in (
+    for finding, heading in (
         (KernelFinding.UNTRIED, "Not tried"),
         (KernelFinding.REFUSED, "It refuses"),
     ):
@@ -196,7 +193,7 @@ def untried(verdict: "KernelVerdict") -> Iterator[str]:
             place = f"{row.attempt.inputs} at N = {units.count(row.attempt.tokens)}"
             by_reason.setdefault(row.reason, []).append(place)
         for reason, places in by_reason.items():
-            yield f"{said}: {units.few(dict.fromkeys(places), 4)} ({clean(reason)})."
+            yield f"{heading}: {units.few(dict.fromkeys(places), 4)} ({clean(reason)})."
     kernel = verdict.kernel
     if kernel and kernel.refused:
         widths = ", ".join(kernel.refused)
@@ -261,7 +258,7 @@ def panel(verdict: "KernelVerdict") -> Table:
         ],
         leading=2,
         name="panel",
-        title=f"Errors of {claim(verdict)}",
+        title=f"Errors of {subject(verdict)}",
         note=PANEL,
     )
 
@@ -378,9 +375,9 @@ def alike(race: Analysis, conclusion: Conclusion) -> float:
     if ratios is None or not scope.lengths:
         return inf
     of_both = (ratios["mode"] == conclusion.mode) & ratios["series"].isin(conclusion.series)
-    own = ratios[of_both & ratios["seq_len"].isin(scope.lengths)]
-    ends = own[["low", "high"]].to_numpy(float)
-    if len(own) < len(scope.lengths) or not (ends > 0).all():
+    rows = ratios[of_both & ratios["seq_len"].isin(scope.lengths)]
+    ends = rows[["low", "high"]].to_numpy(float)
+    if len(rows) < len(scope.lengths) or not (ends > 0).all():
         return inf
     return float(np.exp(np.abs(np.log(ends)).max()) - 1)
 

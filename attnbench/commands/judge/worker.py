@@ -54,20 +54,20 @@ class Worker(Answering):
     def make_attempt(self, question: MakeAttempt) -> Attempted:
         """What is found of one attempt; no row where it does not apply to the mechanism."""
         find(question.device).select()
-        known = card(question.mechanism)
+        kernel_card = card(question.mechanism)
         attempt = question.attempt
         trial = Trial(
-            known,
-            known.configure(question.options),
+            kernel_card,
+            kernel_card.configure(question.options),
             question.form,
             attempt.causal,
             question.device,
         )
         try:
             if attempt.repeats:
-                found = repeated(trial, attempt, question.left_s)
+                panel_row = repeated(trial, attempt, question.left_s)
             else:
-                found = row(trial, attempt)
+                panel_row = row(trial, attempt)
         except NotApplicable:
             return Attempted(row=None)
-        return Attempted(row=found, changed=changes(self.state))
+        return Attempted(row=panel_row, changed=changes(self.state))

@@ -23,8 +23,8 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
     """
     cases = analysis.cases[analysis.cases["seq_len"] == seq_len]
     if cases.empty:
-        known = units.few(analysis.answers.lengths, most=20)
-        raise UsageError(f"the sweep has no length {seq_len}; it has {known}")
+        lengths = units.few(analysis.answers.lengths, most=20)
+        raise UsageError(f"the sweep has no length {seq_len}; it has {lengths}")
     late = (cases["cause"] == Cause.BUDGET) | (cases["outcome"] == MISSING)
     excluded = cases["suspect"].mask(cases[TIME].isna() & ~late, cases["reason"])
     excluded = excluded.mask(cases["shows_launches"] & (excluded == ""), SHOWS_LAUNCHES)
@@ -100,10 +100,10 @@ def recommendations(
             continue
         ranked = block[block["rank"].notna()].reset_index(drop=True)
         first = ranked[ranked["rank"] == 1]
-        known = bool(first["low"].notna().all())
+        has_intervals = bool(first["low"].notna().all())
         answers = {0: Answer.NOT_KNOWN, 1: Answer.ALONE}
-        usual = Answer.TIE if len(first) > 1 and known else Answer.WINNER
-        answer = answers.get(len(ranked), usual if known else Answer.NOT_KNOWN)
+        usual = Answer.TIE if len(first) > 1 and has_intervals else Answer.WINNER
+        answer = answers.get(len(ranked), usual if has_intervals else Answer.NOT_KNOWN)
         rivals = ranked[ranked["rank"] > 1]
         value = rival = None
         if len(rivals) and answer is Answer.WINNER:

@@ -20,18 +20,18 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
     leaders = in_order([names[name] for name in conclusion.series])
     match conclusion.answer:
         case Answer.TIE:
-            said = f"{leaders} tie"
+            sentence = f"{leaders} tie"
         case Answer.ALONE:
-            said = f"{leaders} alone, of those that may be ranked, was timed there"
+            sentence = f"{leaders} alone, of those that may be ranked, was timed there"
         case Answer.NOT_KNOWN if conclusion.series:
-            said = f"not known after one round, lowest so far {leaders}"
+            sentence = f"not known after one round, lowest so far {leaders}"
         case Answer.NOT_KNOWN:
-            said = "nothing that may be ranked was timed"
+            sentence = "nothing that may be ranked was timed"
         case _:
             value = conclusion.value
             ratio = factor(value.point, value.low, value.high)
             of = f" (of {conclusion.measured} timed)" if len(block) > conclusion.measured else ""
-            said = f"{leaders}{of}; {names[conclusion.rival]} needs {ratio} the time"
+            sentence = f"{leaders}{of}; {names[conclusion.rival]} needs {ratio} the time"
     late = block[block["rank"].isna() & (block["excluded"] == "") & (block["predicted_s"] > 0)]
     guesses = (
         late["series"].map(names)
@@ -39,15 +39,15 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
         + (late["batch_scale"] * late["predicted_s"]).map(units.seconds)
     )
     if few := units.few(guesses):
-        said += f"; not measured, but predicted: {few}"
+        sentence += f"; not measured, but predicted: {few}"
     guessed = {*late["series"]}
     unknown = [name for name in conclusion.expected(Expected.UNKNOWN) if name not in guessed]
     if unknown:
-        said += f"; not known: {units.few(names[name] for name in unknown)}"
+        sentence += f"; not known: {units.few(names[name] for name in unknown)}"
     if conclusion.decided_by and conclusion.answer is Answer.NOT_KNOWN:
-        said += f"; {conclusion.decided_by} may decide it"
+        sentence += f"; {conclusion.decided_by} may decide it"
     where = ", ".join(filter(None, (conclusion.mode, conclusion.scope.sizes)))
-    return f"{where} at {units.count(block['seq_len'].iloc[0])}: {said}."
+    return f"{where} at {units.count(block['seq_len'].iloc[0])}: {sentence}."
 
 
 def ranking(advice: Frame) -> Table:

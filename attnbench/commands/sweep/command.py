@@ -36,4 +36,14 @@ def sweep(
         named = [*measured, *written.get("models", ())]
         written = {**written, **read({"models": ",".join(dict.fromkeys(named))})}
     show = partial(publish, as_json=True) if json_ else publish
-    sweep_with(written, config, shard, out, resume, trace, dry_run, show, json_)
+    sweep_with(
+        written,
+        config=config,
+        shard=shard,
+        out=out,
+        resume=resume,
+        trace=trace,
+        dry_run=dry_run,
+        show=show,
+        plan_as_json=json_,
+    )

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.records import Cluster, Request, Shard, Sweep
-from attnbench.records.storage.resuming import asked as defining
-from attnbench.records.storage.resuming import refuse_differences
+from attnbench.records.storage.resuming import defining, refuse_differences
 from attnbench.running.request.requests import of_record, request, resumed
 
 

@@ -71,7 +71,7 @@ def measure_and_show(
 
 def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:
     """Print what the program chose by itself, and warnings, before it starts."""
-    from attnbench.analysis.warnings import mixed_causality  # it loads pandas, a dry run does not
+    from attnbench.analysis.warnings import planned_warnings  # it loads pandas, a dry run does not
 
     show = console.err().print
     clock = request.settings.clock
@@ -85,7 +85,7 @@ def show_choices(request: Request, plan: Plan, here: Environment, journal: Journ
         f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget};"
         f" into {journal.folder}"
     )
-    console.warn(mixed_causality(plan.cases))
+    console.warn(planned_warnings(plan.cases))
     console.warn(noise_warnings(here, clock, request.budget_s))
 
 

@@ -159,7 +159,7 @@ def contents(data: bytes, origin: str) -> Contents:
     Raises `StoreError` naming `origin` if the first line cannot be read, or any line has another
     schema.
     """
-    found = Contents(data)
+    journal = Contents(data)
     unended = data.count(b"\n") + 1
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
@@ -167,21 +167,23 @@ def contents(data: bytes, origin: str) -> Contents:
         try:
             entry = schema.unseal(line)
             record = schema.from_entry(entry)
-            if isinstance(record, Head) == bool(found.lines):
-                raise ValueError("a second header" if found.lines else "it does not begin a sweep")
+            if isinstance(record, Head) == bool(journal.lines):
+                raise ValueError(
+                    "a second header" if journal.lines else "it does not begin a sweep"
+                )
         except ValueError as error:
-            if not found.lines:
+            if not journal.lines:
                 raise StoreError(
                     f"the first line of {origin} cannot be read ({error}); restore the file from a"
                     " copy, or sweep into another folder with --out"
                 ) from error
-            found.torn = line if number == unended else b""
-            found.warnings.append(TORN if found.torn else f"line {number}: {error}; set aside")
+            journal.torn = line if number == unended else b""
+            journal.warnings.append(TORN if journal.torn else f"line {number}: {error}; set aside")
         else:
-            found.lines.append((number, entry, record))
-    if not found.lines:
+            journal.lines.append((number, entry, record))
+    if not journal.lines:
         raise StoreError(f"{origin} is empty: its sweep never began; repeat it")
-    return found
+    return journal
 
 
 class Journal:
@@ -212,15 +214,15 @@ class Journal:
                     request = start.request
                     data = _sealed(Head(name=name, attnbench=__version__, request=request))
                     self._file.append(data)
-                found = contents(data, repr(str(self.folder / FILE)))
-                self.sweep: Sweep = found.sweep()
+                stored = contents(data, repr(str(self.folder / FILE)))
+                self.sweep: Sweep = stored.sweep()
                 refuse_other(self.sweep, start)
-                if found.torn:
-                    self._file.cut(len(data) - len(found.torn))
+                if stored.torn:
+                    self._file.cut(len(data) - len(stored.torn))
                 elif not data.endswith(b"\n"):
                     self._file.append(b"\n")
                 here = start.environment
-                attempt = len(found.sessions()) + 1
+                attempt = len(stored.sessions()) + 1
                 self.origin = Origin(
                     host=here.host, device_uuid=here.device_uuid, shard=start.shard, attempt=attempt
                 )

@@ -105,12 +105,12 @@ class LockedFile:
         if self._state() == self._seen and not thorough:
             return None
         stored = self._stored()
-        own = stored[: len(self._content)]
+        ours = stored[: len(self._content)]
         more = stored[len(self._content) :]
-        if own == self._content and self._partial.startswith(more):
+        if ours == self._content and self._partial.startswith(more):
             self._seen = self._state()
             return None
-        shorter = len(own) < len(self._content) and self._content.startswith(own)
+        shorter = len(ours) < len(self._content) and self._content.startswith(ours)
         return JournalChange.SHORTENED if shorter else JournalChange.CHANGED
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Part, Run, Sweep, canonical
 from attnbench.records.storage import output, schema
 from attnbench.records.storage.journal import FILE, Contents, load, load_results, read
-from attnbench.records.storage.resuming import asked, differences, machine
+from attnbench.records.storage.resuming import defining, differences, machine
 from attnbench.records.storage.schema import JournalLine
 
 KEPT_APART = (
@@ -40,8 +40,8 @@ def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
         load_results(folders[0])  # which says that it has no cases
     then = f"{output.ELSEWHERE}; the merged journals are intact"
     output.fill(out, {FILE: joined(pieces, out.name)}, then=then)
-    said = dict.fromkeys(line for piece in pieces.values() for line in piece.sweep().warnings)
-    return replace(load(out), warnings=tuple(said))
+    warnings = dict.fromkeys(line for piece in pieces.values() for line in piece.sweep().warnings)
+    return replace(load(out), warnings=tuple(warnings))
 
 
 def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
@@ -52,8 +52,8 @@ def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
     ran: dict[tuple[str, Part, int], tuple[str, Run]] = {}
     for place, sweep in sweeps.items():
         for run in (run for run in sweep.runs if run.elapsed_s):
-            before, known = ran.setdefault((run.case, run.part, run.round), (place, run))
-            if known != run:
+            before, earlier = ran.setdefault((run.case, run.part, run.round), (place, run))
+            if earlier != run:
                 raise DifferentSweep(
                     f"cannot merge {before!r} with {place!r}: each has a different run of a case"
                     f" ({run.part}, round {run.round + 1}); a shard is measured once: leave one out"
@@ -69,16 +69,16 @@ def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
 
 def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
     """Raises `DifferentSweep` unless request, machine and version are the same."""
-    (first, known), *_ = pieces.items()
+    (first, reference), *_ = pieces.items()
     for place, sweep in pieces.items():
-        found = differences(asked(known.request), asked(sweep.request))
-        if known.shards and sweep.shards and known.shards[0].of != sweep.shards[0].of:
-            found.append(f"shards: {known.shards[0].of} there, {sweep.shards[0].of} here")
-        sessions = [machine(session) for session in (*known.sessions, *sweep.sessions)]
+        differing = differences(defining(reference.request), defining(sweep.request))
+        if reference.shards and sweep.shards and reference.shards[0].of != sweep.shards[0].of:
+            differing.append(f"shards: {reference.shards[0].of} there, {sweep.shards[0].of} here")
+        sessions = [machine(session) for session in (*reference.sessions, *sweep.sessions)]
         for session in sessions[1:]:
-            found += differences(sessions[0], session)
-        if found:
-            what = "; ".join(dict.fromkeys(found))
+            differing += differences(sessions[0], session)
+        if differing:
+            what = "; ".join(dict.fromkeys(differing))
             raise DifferentSweep(f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}")
 
 

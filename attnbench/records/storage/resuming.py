@@ -25,8 +25,8 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
 
     A journal of several shards is one of a whole sweep.
     """
-    stored = asked(sweep.request)
-    new = asked(start.request)
+    stored = defining(sweep.request)
+    new = defining(start.request)
     if sweep.sessions:
         stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0])}
         new |= {"shard": start.shard or "all", **machine(start.environment)}
@@ -37,15 +37,15 @@ def refuse_differences(
     sweep: Sweep, stored: Mapping[str, object], new: Mapping[str, object]
 ) -> None:
     """Raises `DifferentSweep` if what defines the sweep is not what is asked for now."""
-    if found := differences(stored, new):
+    if differing := differences(stored, new):
         raise DifferentSweep(
-            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(found)}); "
+            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differing)}); "
             "repeat its options on its machine, or sweep into another folder with --out"
         )
 
 
-def asked(request: Request) -> dict[str, object]:
-    """What defines the cases, and how they are measured and divided."""
+def defining(request: Request) -> dict[str, object]:
+    """The options that define the cases, and how they are measured and divided, by name."""
     free = {"settings", "memory_limit_bytes", "device", *FREE}
     values = {**asdict(request), **asdict(request.settings)}
     return {name: value for name, value in values.items() if name not in free}

@@ -156,8 +156,8 @@ def from_entry(entry: JournalLine) -> Record:
             return read_run(entry.data)
         return msgspec.convert(entry.data, KINDS[entry.kind])
     except ValueError as error:
-        said = f"{str(error)[:1].lower()}{str(error)[1:]}"
-        raise ValueError(f"not a line of kind {entry.kind}: {said}") from error
+        reason = f"{str(error)[:1].lower()}{str(error)[1:]}"
+        raise ValueError(f"not a line of kind {entry.kind}: {reason}") from error
 
 
 def read_run(data: Mapping[str, Any]) -> Run:
@@ -168,8 +168,8 @@ def read_run(data: Mapping[str, Any]) -> Run:
     bounds or against its unit, or samples that take longer than the whole run.
     """
     run = msgspec.convert(data, Run)
-    known = {name: value for name, value in run.values.items() if name in TABLE}
-    for name, value in known.items():
+    values = {name: value for name, value in run.values.items() if name in TABLE}
+    for name, value in values.items():
         row = TABLE[name]
         if value < 0 and not row.signed:
             raise ValueError(f"`$.values.{name}` is below 0")
@@ -180,4 +180,4 @@ def read_run(data: Mapping[str, Any]) -> Run:
     longest_s = max((sample.wall_s for sample in run.samples), default=0.0)
     if run.elapsed_s and longest_s > CLOCKS * run.elapsed_s:
         raise ValueError(f"a sample takes {longest_s:g} s, and the whole run {run.elapsed_s:g} s")
-    return replace(run, values=known)
+    return replace(run, values=values)

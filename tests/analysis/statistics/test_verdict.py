@@ -4,16 +4,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.statistics.verdict import Verdict, discoveries, judge
+from attnbench.analysis.statistics.verdict import Verdict, discoveries, verdict_on
 
 
 def test_a_verdict_needs_size_and_certainty():
-    assert judge(np.nan, np.nan, np.nan, False) is Verdict.MISSING
-    assert judge(0.2, 0.1, 0.3, True) is Verdict.SLOWER
-    assert judge(-0.2, -0.3, -0.1, True) is Verdict.FASTER
-    assert judge(0.2, -0.1, 0.5, False) is Verdict.UNSURE
-    assert judge(0.01, 0.005, 0.015, True) is Verdict.SAME
-    assert judge(0.2, np.nan, np.nan, False) is Verdict.UNSURE
+    assert verdict_on(np.nan, np.nan, np.nan, False) is Verdict.MISSING
+    assert verdict_on(0.2, 0.1, 0.3, True) is Verdict.SLOWER
+    assert verdict_on(-0.2, -0.3, -0.1, True) is Verdict.FASTER
+    assert verdict_on(0.2, -0.1, 0.5, False) is Verdict.UNSURE
+    assert verdict_on(0.01, 0.005, 0.015, True) is Verdict.SAME
+    assert verdict_on(0.2, np.nan, np.nan, False) is Verdict.UNSURE
 
 
 def test_discoveries_follow_the_rule():

@@ -25,7 +25,7 @@ OK, MISSING, FAILED, UNSUPPORTED = (
 def counts(base, head):
     """Findings on these counts of a case."""
     base, head = (Counted(outcome="ok", values=values) for values in (base, head))
-    return counted(CheckedCase(asked=Selection(name="m")), base, head)
+    return counted(CheckedCase(selection=Selection(name="m")), base, head)
 
 
 def test_counts_gate_exactly_and_bytes_within_a_hundredth():

@@ -138,7 +138,7 @@ def test_a_shared_file_reaches_what_stands_on_it(file, names, package, found):
 
 
 def test_every_form_is_checked_where_the_budget_is_enough_and_else_the_default():
-    result = Reach(reached={f"m{number}": ["eager", "folded"] for number in range(9)}, known=9)
+    result = Reach(reached={f"m{number}": ["eager", "folded"] for number in range(9)}, considered=9)
     every, words = chosen(result, CheckPlan(), 3600.0)
     assert len(every) == 27
     assert words == "the change reaches all 9 of 9 mechanisms: m0, m1, m2, m3, m4, …"

@@ -16,9 +16,9 @@ from attnbench.commands.check.rule import (
     Statistic,
     View,
     effect,
-    judge,
     log_ratio,
     mean,
+    rulings,
     settled,
     suspected,
 )
@@ -50,11 +50,11 @@ def drawn(shift=0.0, noise=NOISE, seed=0, again=0.0):
 
 def ruled(*looks):
     """The ruling on a case with these looks."""
-    return judge([views(*looks)])[0]
+    return rulings([views(*looks)])[0]
 
 
 def verdict(shift=0.0, noise=NOISE, seed=0, again=0.0):
-    return judge([drawn(shift, noise, seed, again)])[0].verdict
+    return rulings([drawn(shift, noise, seed, again)])[0].verdict
 
 
 def called(shift, trials=250, noise=NOISE):
@@ -82,20 +82,20 @@ def test_a_long_list_raises_no_more_false_alarms():
     alarms = 0
     for run in range(10):
         trials = [drawn(seed=1000 * run + i, noise=0.03) for i in range(50)]
-        alarms += sum(found.verdict in ("slower", "faster") for found in judge(trials))
+        alarms += sum(found.verdict in ("slower", "faster") for found in rulings(trials))
     assert alarms <= 3  # of 500
 
 
 def test_a_change_below_the_threshold_is_ignored():
     certain = drawn(0.015, noise=0.0005)
     assert effect(certain[0].first).excludes_zero
-    assert judge([certain])[0].verdict == "same"
+    assert rulings([certain])[0].verdict == "same"
 
 
 def test_a_change_within_twice_the_noise_floor_is_ignored():
     doubtful = drawn(0.03, noise=0.001, again=0.02)
     assert doubtful[0].floor == pytest.approx(0.02, rel=0.05)
-    assert judge([doubtful])[0].verdict == "same"
+    assert rulings([doubtful])[0].verdict == "same"
     # and where that is much, the verdict is not `same`
     assert verdict(0.05, noise=0.001, again=0.03) == "unsure"
     assert verdict(0.07, noise=0.001, again=0.03) == "slower"
@@ -134,7 +134,7 @@ def test_what_one_memory_layout_alone_shows_is_no_change():
 
 def test_too_few_pairs_never_pass():
     few = views((0.0, 0.0), (), (0.0, 0.0))
-    assert judge([few])[0].verdict == "unsure"
+    assert rulings([few])[0].verdict == "unsure"
     assert not settled(few)
     assert not suspected(few)
 
@@ -173,13 +173,13 @@ def slowed(draw, every, share):
 
 def judged_on(seed, head):
     """The ruling of a check on `head`, with a second look where the first is not enough."""
-    draw, case = np.random.default_rng(seed), CheckedCase(asked=Selection(name="m"))
+    draw, case = np.random.default_rng(seed), CheckedCase(selection=Selection(name="m"))
     sides = {BASE: process, HEAD: head, AGAIN: process}
     for look, count in zip(case.looks, (6, 10), strict=True):
         look += [{side: taken(draw) for side, taken in sides.items()} for _ in range(count)]
         if settled(case.views(THRESHOLD)):
             break
-    return judge([case.views(THRESHOLD)])[0]
+    return rulings([case.views(THRESHOLD)])[0]
 
 
 @pytest.mark.parametrize(("every", "share"), [(5, 0.5), (5, -0.4), (10, 1.0), (3, 0.3)])
@@ -231,4 +231,4 @@ def test_every_stored_trial_gets_its_verdict_again():
         for index, one in enumerate(Statistic):
             pairs, again = ([pair[index] for pair in trial[name]] for name in ("pairs", "again"))
             case.append(View(one, THRESHOLD, (*pairs[:FIRST],), (*pairs[FIRST:],), (*again,)))
-        assert judge([case])[0].verdict == trial["verdict"], trial
+        assert rulings([case])[0].verdict == trial["verdict"], trial

@@ -150,7 +150,7 @@ def test_without_time_to_confirm_a_clear_slowdown_fails(ratio, codes):
 def test_the_time_in_which_a_case_sleeps_is_not_called_cpu_time(away_s, expected):
     taken = Sample(1, 1.0, 1.0 - away_s, None, 1.0, 0.0, 0.0, clock=Clock.CPU, waited_s=0.0)
     assert waits(Entry(laps={0: taken, 1: taken})) == expected
-    cases = [CheckedCase(asked=Selection(name="a"), waits=expected)]
+    cases = [CheckedCase(selection=Selection(name="a"), waits=expected)]
     words = "CPU time and waiting time" if expected else "CPU time"
     assert clock_of(cases, "CPU time") == words
 
@@ -185,7 +185,7 @@ def test_two_memory_layouts_take_turns_and_two_others_confirm(server, tmp_path):
     made.write("small.py", f"import os\n{says}\n" + planted(""))
     plan = CheckPlan(width=32, heads=2, tokens=64)
     small = plan.workload(Mode.INFERENCE, 64)
-    case = CheckedCase(asked=Selection(name="small.py:CARD"), workload=small)
+    case = CheckedCase(selection=Selection(name="small.py:CARD"), workload=small)
     looks = Looks(plan, Runner(server=server), dict.fromkeys((BASE, HEAD), made.folder))
     looks.races[case] = TreeRace(builds={HEAD: build_of(case)}, rounds=1)
     for pair in (0, 1, 2):

@@ -8,7 +8,7 @@ import pytest
 from attnbench.analysis.report import analyse
 from attnbench.analysis.statistics.ratios import Ratios
 from attnbench.commands.claims.claim import read_claims
-from attnbench.commands.claims.judging import judge
+from attnbench.commands.claims.judging import judge_claim
 from attnbench.records import Mode, Outcome, Part
 from tests.commands.commands import here, refused
 from tests.sweeps import altered, sweep
@@ -30,7 +30,7 @@ def judged(analysis, *checks: str, mode="inference"):
     for check in checks:
         rows.append(f"one,{'C.' if not rows else ''},{check},{mode}\n")
     (claim,) = read_claims(head + "".join(rows), "mine.csv")
-    return judge(analysis, claim).conclusion
+    return judge_claim(analysis, claim).conclusion
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,42 @@ def test_a_kernel_that_hangs_ends_within_the_budget():
     assert "no answer: after" in found["text"][0]
 
 
+# a stand-in for a GPU that answers no call any more, in the process that runs the kernel
+BREAKS = """
+import torch
+
+TEXT = "CUDA error: an illegal memory access was encountered"
+
+def fails(device=None):
+    raise RuntimeError(TEXT)
+
+def kernel(q, k, v, causal=False):
+    if q.shape[-2] == 100:
+        torch.cuda.is_initialized = lambda: True
+        torch.cuda.synchronize = fails
+        fails()
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+"""
+
+
+@pytest.mark.long
+def test_a_kernel_that_breaks_the_gpu_fails_in_the_words_of_the_gpu(tmp_path):
+    file = tmp_path / "kern.py"
+    file.write_text(BREAKS)
+    every = ("--as", "transformer", "--no-causal", *SMALL, "--budget", "none")
+    found = judged(f"{file}:kernel", *every, code=1)
+    broken = [row for row in found["panel"] if row["attempt"]["tokens"] == 100]
+    assert {row["finding"] for row in broken} == {"failed"}
+    assert {row["reason"] for row in broken} == {
+        "CUDA error: an illegal memory access was encountered"
+    }
+    # a fresh process tries the others
+    assert any(
+        row["finding"] == "passed" and row["attempt"]["tokens"] > 100 for row in found["panel"]
+    )
+    assert "NOT right" in found["text"][0]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "said"),

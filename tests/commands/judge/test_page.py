@@ -143,7 +143,7 @@ def verdict(*rows, **about):
     )
     question = KernelQuestion(
         function="kern.py:f",
-        own=Selection(name="transformer:kern.py", form="f"),
+        candidate=Selection(name="transformer:kern.py", form="f"),
         mechanism=Selection(name="transformer"),
     )
     about = {"dtype": "float32", "device": "cpu", "kernel": kernel, **about}
