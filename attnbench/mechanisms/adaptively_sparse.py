@@ -318,5 +318,6 @@ CARD = at.Card(
     examples=(Config(), Config(bias=True)),
     default="chunked",  # faster at every length
     uncompiled="torch.compile cannot trace Newton's method, which stops when its steps are small",
-    waits="Newton's method asks whether its steps are small",
+    waits="Newton's method asks whether its steps are small: most rows need half of those that all"
+    " would take",
 )

@@ -20,6 +20,15 @@ from attnbench.records import Causality, Level, Mode, Workload
 GPU = torch.device("cuda", 0)
 WITHOUT_DATA = torch.device("meta")
 ALIGNED = 8  # elements: 16 bytes of a half type
+MOST = 65_535  # sequences, and heads, of one launch
+# what copies numbers of the host to the tensor that it makes, below what a dispatch mode sees
+FROM_HOST = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+# operators for which the host waits whatever mechanism calls them: for errors of LAPACK's kind, for
+# a largest number, for a size that is counted, and for a number itself
+WAITING = (
+    *("_linalg_check_errors", "bincount", "histc", "nonzero.default", "unique", "masked_select"),
+    *("_local_scalar_dense", "is_nonzero", "equal.default"),
+)
 # what makes a tensor, or another view of one, without a kernel
 NO_KERNEL = ("empty", "_unsafe_view", "detach", "lift_fresh")
 
@@ -41,6 +50,8 @@ class Fused:
             found.append(f"{self.q.shape[1]} heads of q read {self.k.shape[1]} of k")
         if not self.q.shape[-1] == self.k.shape[-1] == self.v.shape[-1]:
             found.append(f"q is {self.q.shape[-1]} wide, v {self.v.shape[-1]}")
+        if max(self.q.shape[:2]) > MOST:
+            found.append(f"q {tuple(self.q.shape)} has more sequences or heads than a launch")
         for name, x in zip("qkv", (self.q, self.k, self.v), strict=True):
             # torch widens heads of another width itself
             if x.shape[-1] % ALIGNED == 0 and not aligned(x):
@@ -81,6 +92,7 @@ class PretendedGpu(TorchFunctionMode):
         super().__init__()
         self.fused: list[Fused] = []
         self.choice = choice
+        self.waits: set[str] = set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -98,12 +110,24 @@ class PretendedGpu(TorchFunctionMode):
             self.fused.append(Fused(q, k, v, mask, kwargs.get("enable_gqa", False)))
             return Output.apply(q, k, v, mask)
         own = {name: on_hand(value) for name, value in kwargs.items()}
-        return func(*map(on_hand, args), **own)
+        out = func(*map(on_hand, args), **own)
+        if func in FROM_HOST and lies_there(out):
+            data = args[func == Tensor.new_tensor]
+            if not lies_there(data):
+                self.waits.add(func.__name__)
+        return out
+
+
+def lies_there(x: Any) -> bool:
+    """Whether something is a tensor of the pretended GPU."""
+    return isinstance(x, Tensor) and x.device == WITHOUT_DATA
 
 
 def on_hand(argument: Any) -> Any:
     """The device that there is where the GPU is meant, and anything else as it is."""
-    return WITHOUT_DATA if isinstance(argument, torch.device) and argument == GPU else argument
+    named = isinstance(argument, str) and argument in ("cuda", str(GPU))
+    meant = named or (isinstance(argument, torch.device) and argument == GPU)
+    return WITHOUT_DATA if meant else argument
 
 
 class Launches(TorchDispatchMode):
@@ -130,9 +154,13 @@ class Launches(TorchDispatchMode):
 def waits(func: Any, args: tuple[Any, ...], out: Any) -> bool:
     """Whether an operator fetches from pageable memory, or looks for where a mask is true."""
     name = str(func)
+    if any(word in name for word in WAITING):
+        return True
     if "copy" in name:
-        sources = [x for x in args if isinstance(x, Tensor) and x.device.type == "cpu" and x.dim()]
+        sources = [x for x in args if isinstance(x, Tensor) and x.device.type == "cpu"]
         return bool(sources) and out.device == WITHOUT_DATA
+    if "repeat_interleave.Tensor" in name:
+        return True
     chosen = args[1] if "index_put" in name or "index.Tensor" in name else ()
     return any(index is not None and index.dtype == torch.bool for index in chosen)
 
@@ -183,12 +211,13 @@ def iterated(name: str, w: Workload, choice: SDPBackend | None = None) -> Iterat
             gpu.fused.clear()
             launches.count = 0
             launches.waits.clear()
+            gpu.waits.clear()
             module.step(x[:, -1:], state)
         else:
             y = module(x, mask)
         if trains:
             backward(y)
-    return Iteration(form, gpu.fused, launches.count, launches.waits)
+    return Iteration(form, gpu.fused, launches.count, launches.waits | gpu.waits)
 
 
 def backward(y: Tensor) -> None:
