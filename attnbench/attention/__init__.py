@@ -55,6 +55,7 @@ from attnbench.attention.kernels.primitives import (
     masked_softmax,
     ordered,
     padded_mask,
+    part_elements,
     row_numbers,
     row_sums,
     signed_argmax,

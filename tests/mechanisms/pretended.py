@@ -4,7 +4,9 @@ What a mechanism asks of a device it gets from a GPU; what asks a tensor for its
 on a GPU it would wait. Fused attention is not computed: its operands are kept.
 """
 
+import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Causality, Level, Mode, Workload
@@ -151,6 +154,37 @@ class Launches(TorchDispatchMode):
         return out
 
 
+class Allocations(TorchDispatchMode):
+    """The most bytes of the pretended GPU's tensors that were alive at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = 0
+        self.peak = 0
+        self.storages: dict[int, Any] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.add(*tree_leaves(out))
+        return out
+
+    def add(self, *tensors: Any) -> None:
+        """Counts tensors until they are freed, each storage once."""
+        for storage in (x.untyped_storage() for x in tensors if lies_there(x)):
+            if (key := storage._cdata) not in self.storages:
+                forget = partial(self.freed, key, storage.nbytes())
+                self.storages[key] = weakref.ref(storage, forget)
+                self.live += storage.nbytes()
+                self.peak = max(self.peak, self.live)
+
+    def freed(self, key: int, size: int, _: Any) -> None:
+        """A storage is gone."""
+        self.live -= size
+        del self.storages[key]
+
+
 def waits(func: Any, args: tuple[Any, ...], out: Any) -> bool:
     """Whether an operator fetches from pageable memory, or looks for where a mask is true."""
     name = str(func)
@@ -218,6 +252,22 @@ def iterated(name: str, w: Workload, choice: SDPBackend | None = None) -> Iterat
         if trains:
             backward(y)
     return Iteration(form, gpu.fused, launches.count, launches.waits | gpu.waits)
+
+
+def peak_bytes(name: str, w: Workload) -> int:
+    """The most memory at once in an iteration of the default form, with parameters and input."""
+    card = registry.card(name)
+    trains = w.mode is Mode.TRAINING
+    with WITHOUT_DATA:
+        module = card.forms[card.default_form(card.config(), w)](card.config(), w)
+        x = torch.empty(w.batch, w.seq_len, w.width, requires_grad=trains)
+    allocations = Allocations()
+    with PretendedGpu(), torch.set_grad_enabled(trains), allocations:
+        allocations.add(x, *module.parameters())
+        y = module(x, None)
+        if trains:
+            backward(y)
+    return allocations.peak
 
 
 def backward(y: Tensor) -> None:

@@ -7,6 +7,7 @@ from torch.nn.attention import SDPBackend
 
 from attnbench.attention.kernels import recurrence
 from attnbench.attention.kernels.convolution import Convolution
+from attnbench.measuring.planner import predicted_bytes
 from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Mode
 from tests.mechanisms import building
@@ -15,6 +16,7 @@ from tests.mechanisms.pretended import (
     Launches,
     PretendedGpu,
     iterated,
+    peak_bytes,
     workload,
 )
 
@@ -197,3 +199,17 @@ def test_a_convolution_fills_the_gpu_in_few_launches():
     with PretendedGpu(), Launches() as launches, torch.no_grad():
         Convolution.apply(x, before, taps, None)
     assert launches.count < 20
+
+
+@pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
+@pytest.mark.parametrize(
+    "name", ["gated_delta_net", "gated_linear", "kimi_delta", "mamba2", "reformer", "rwkv7"]
+)
+def test_what_goes_in_parts_is_predicted_to_take_the_memory_of_a_gpus_parts(name, mode):
+    """They fill a GPU, where those of a CPU fit a cache; some are of float64 there."""
+    w = workload(name, 512, mode, 64)
+    card = registry.card(name)
+    form = card.forms[card.default_form(card.config(), w)]
+    elements = form.elements(card.config(), w)
+    predicted = predicted_bytes(elements, card.parameters(card.config(), w), w, 1)
+    assert 0.4 * predicted < peak_bytes(name, w) < 1.3 * predicted

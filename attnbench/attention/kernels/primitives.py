@@ -413,3 +413,13 @@ def ordered(groups: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def logits_at_once(device: str) -> int:
     """How many logits to compute at a time: what a core's cache holds, or what fills a GPU."""
     return 2**18 if device == "cpu" else 2**26
+
+
+def part_elements(w: Workload, count: int, each: int) -> int:
+    """Elements of what one part of the tokens takes, `each` for every one of its numbers.
+
+    Parts have as many numbers as a core's cache holds, or as fill a GPU, of `count` in all. In
+    training a GPU's count half, since predictions count twice what is kept.
+    """
+    most = logits_at_once(w.device)
+    return each * most if w.device == "cpu" else each * min(count, most) // (1 + w.trains)
