@@ -99,8 +99,9 @@ def test_an_iteration_fits_the_queue_or_the_card_says_why_not(name, seq_len, mod
     waiting(name, seq_len)
     if name == "sinkhorn" and mode is Mode.TRAINING:
         pytest.skip("torch compares what it computes again, which tensors without data do not bear")
-    launches = iterated(name, workload(name, seq_len, mode, TOKENS // seq_len)).launches
-    assert launches < QUEUE or registry.card(name).launches
+    if reason := registry.card(name).launches:
+        pytest.skip(reason)
+    assert iterated(name, workload(name, seq_len, mode, TOKENS // seq_len)).launches < QUEUE
 
 
 @pytest.mark.parametrize("seq_len", [130, 300])
