@@ -31,7 +31,7 @@ from attnbench.attention.contract import (
 )
 from attnbench.attention.heads import OwnHeads
 from attnbench.attention.kernels import caches, flex, selection
-from attnbench.attention.kernels.autograd import Once, Written, differentiated, lowered
+from attnbench.attention.kernels.autograd import Once, Written, differentiated, lowered, recomputed
 from attnbench.attention.kernels.caches import Cache, Piece
 from attnbench.attention.kernels.convolution import Convolved, RecurrentState, random_taps
 from attnbench.attention.kernels.decays import FADING_BLOCK, Fading, decay_rates, fading_width
@@ -55,6 +55,7 @@ from attnbench.attention.kernels.primitives import (
     masked_softmax,
     ordered,
     padded_mask,
+    part_elements,
     row_numbers,
     row_sums,
     signed_argmax,

@@ -128,7 +128,8 @@ class Pairs:
         with torch.no_grad():
             for each, new in zip(mixed, self.other, strict=True):
                 if has_places(each, self.x[0], dim):
-                    each.index_copy_(dim, group, new.index_select(dim, group))
+                    places = group.to(each.device)
+                    each.index_copy_(dim, places, new.index_select(dim, places))
         return Pairs(self.called, self.x, mixed, self.picked, self.patience)
 
     def square(self, less: Tensor | None = None) -> Square:

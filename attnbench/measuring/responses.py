@@ -230,7 +230,7 @@ class Responses:
         mask = self.subject.mask
         real = size if mask is None or dim == CHANNELS else int(mask[0].sum())
         columns = [torch.randperm(real)[: min(count, real)] for _ in range(sequences)]
-        chosen = torch.stack(columns, 1)
+        chosen = torch.stack(columns, 1).to(tried.y.device)
         every = torch.ones_like(chosen, dtype=torch.bool)
         return Places(chosen, every, every)
 
@@ -280,7 +280,7 @@ class Responses:
         All numbers of a token have one multiple, or each has its own: random numbers may drop some.
         """
         kept = tried.kept
-        rows = torch.arange(places.shape[1])
+        rows = torch.arange(places.shape[1], device=places.device)
         into, out, all_into, all_out = (
             (new.detach().double() - old.detach().double())[kept:]
             for new, old in (

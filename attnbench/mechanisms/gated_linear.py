@@ -141,7 +141,8 @@ class Chunked(at.InChunks, GatedLinear):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.width * (2 + 3 * w.trains) + 24 * 2**18
+        kept = w.tokens * w.width * (2 + 3 * w.trains)
+        return kept + at.part_elements(w, w.tokens * w.width // config.narrow, 24)
 
 
 def projections(config: Config, w: at.Workload) -> int:

@@ -170,7 +170,8 @@ class Chunked(at.InChunks, KimiDelta):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.inner_width * (4 + 5 * w.trains) + 40 * 2**18
+        kept = w.tokens * w.inner_width * (4 + 5 * w.trains)
+        return kept + at.part_elements(w, w.tokens * w.inner_width, 40)
 
 
 def rank(config: Config, w: at.Workload) -> int:

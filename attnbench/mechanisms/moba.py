@@ -168,5 +168,5 @@ CARD = at.Card(
     examples=(Config(block=4, blocks=3), Config(block=7, blocks=2, bias=True), Config()),
     default=default,
     launches="without Triton a loop over the blocks of keys",
-    waits="without Triton, and in steps, a loop over blocks asks who reads each",
+    waits="without Triton a loop over blocks asks who reads each",
 )

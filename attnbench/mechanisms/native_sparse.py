@@ -330,6 +330,6 @@ CARD = at.Card(
     ),
     default=default,
     launches="without Triton a loop over the blocks of keys",
-    waits="without Triton, and in steps, a loop over blocks asks who reads each",
+    waits="without Triton a loop over blocks asks who reads each",
     needs=grouped_query.needs,
 )

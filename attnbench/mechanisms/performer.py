@@ -31,21 +31,18 @@ Notation: our M is the paper's m; ε is 10⁻⁶, with relu 10⁻³, as in the a
 Source: arXiv:2009.14794, equations (4) to (7) and section 2.4.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.utils.checkpoint import checkpoint
 
 from attnbench import attention as at
 
 KERNELS = ("positive", "trigonometric", "relu")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,9 +245,9 @@ class Chunked(Performer):
 
     def full_block(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         """Sᵀ φ(q) and zᵀ φ(q) of the kernels whose a and b are one constant."""
-        parts = [recomputed(self.key_sums, *part) for part in blocks(self.block, k, v)]
+        parts = [at.recomputed(self.key_sums, *part) for part in blocks(self.block, k, v)]
         C = self.factor * torch.stack(parts).sum(0) + self.config.added * v.sum(2, keepdim=True)
-        sums = [recomputed(self.query_sums, x, C) for x in q.split(self.block, 2)]
+        sums = [at.recomputed(self.query_sums, x, C) for x in q.split(self.block, 2)]
         return joined(sums, 2)
 
     def causal_block(
@@ -258,7 +255,7 @@ class Chunked(Performer):
     ) -> tuple[Tensor, Tensor]:
         outputs = []
         for part in cut(self.block, 2, q, k, v, keys):
-            o, S = recomputed(super().causal_sums, *part, S)
+            o, S = at.recomputed(super().causal_sums, *part, S)
             outputs.append(o)
         return joined(outputs, 2), S
 
@@ -471,14 +468,6 @@ def blocks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
     """The parts concatenated, a single one without a copy."""
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), dim)
-
-
-def recomputed(f: Callable[..., T], *arguments: Tensor | None) -> T:
-    """f(arguments), with inner results recomputed for the gradient instead of stored."""
-    if not torch.is_grad_enabled():
-        return f(*arguments)
-    result: T = checkpoint(f, *arguments, use_reentrant=False, preserve_rng_state=False)
-    return result
 
 
 def prefix_flops(config: Config, w: at.Workload, tokens: int) -> int:

@@ -248,7 +248,11 @@ class Chunked(Reformer):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         tables = w.tokens * (2 * w.width + w.heads)  # k, o and z
-        return tables + config.rounds * w.tokens * w.heads * 2 + 6 * at.logits_at_once(w.device)
+        places = config.rounds * w.tokens * w.heads
+        # a GPU has no kernel that stores no scores: a part has 4 for each number that fills it
+        scores = places * 2 * shape(config, w.seq_len)[0]
+        part = at.part_elements(w, scores // 4, 6 if w.device == "cpu" else 20)
+        return tables + 2 * places + part
 
 
 class Rounds(at.Written):

@@ -200,7 +200,8 @@ class Chunked(at.InChunks, Rwkv7):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, a, κ twice and k̃, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.width * (6 + 7 * w.trains) + 60 * 2**18
+        kept = w.tokens * w.width * (6 + 7 * w.trains)
+        return kept + at.part_elements(w, w.tokens * w.width, 60)
 
 
 def low_rank(width: int, rank: int, *between: nn.Module) -> nn.Sequential:

@@ -33,7 +33,6 @@ from itertools import product
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from attnbench import attention as at
 
@@ -118,7 +117,7 @@ class Sinkhorn(at.Attention):
             past = torch.ones(C, C, dtype=torch.bool, device=R.device).tril(-1)
             allowed = past if allowed is None else past & allowed
         # autograd would keep a C × C tensor for every step
-        P = checkpoint(self.balance, R / self.config.temperature, allowed, use_reentrant=False)
+        P = at.recomputed(self.balance, R / self.config.temperature, allowed)
         # the second derivative of `logcumsumexp` of masked logits is not a number
         return (at.Once.apply(P) if self.causal else P).to(blocks.dtype)
 

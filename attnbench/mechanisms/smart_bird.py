@@ -424,5 +424,5 @@ CARD = at.Card(
     uncompiled=uncompiled,
     no_decode_reason="left out: which past tokens it reads is drawn at random, with a draw for each"
     " pair of N",
-    waits="it draws again for rows whose draws do not suffice",
+    waits="it draws again for rows whose draws do not suffice, as no number of draws always does",
 )

@@ -6,17 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend
+from torch.nn.functional import scaled_dot_product_attention
 
+from attnbench.attention.kernels import primitives
 from attnbench.attention.kernels.primitives import (
     biased_attention,
+    by_readers,
     fused_attention,
     fused_biased_attention,
     gather_tokens,
     key_mask,
     ordered,
     padded_mask,
+    scattered,
     signed_argmax,
     softmax_attention,
+    some_at_a_time,
 )
 
 lengths = st.integers(1, 9)
@@ -122,3 +127,55 @@ def test_each_row_is_ordered_by_its_groups_and_equal_ones_stay_in_place(rows):
     assert order.equal(groups.argsort(stable=True, dim=-1))
     own = groups + 51 * torch.arange(rows)[:, None]
     assert numbers.tolist() == own.flatten().tolist()
+
+
+@pytest.mark.parametrize("most", [1, 3, 7])
+@pytest.mark.parametrize("masked", [None, (7, 1, 1, 5), (1, 1, 4, 5), (4, 5)])
+def test_some_sequences_at_a_time_give_what_all_give(most, masked):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(7, 2, n, 3, dtype=torch.float64) for n in (4, 5, 5))
+    mask = None if masked is None else torch.randn(masked, dtype=torch.float64)
+    whole = scaled_dot_product_attention(q, k, v, mask)
+    found = some_at_a_time(scaled_dot_product_attention, most, q, k, v, mask)
+    torch.testing.assert_close(found, whole)
+
+
+@pytest.mark.parametrize("few", [1, 64, 1 << 20])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_sums_over_readers_are_the_same_in_the_way_of_a_gpu(few, dtype, monkeypatch):
+    """One row has no reader, and one most of them."""
+    monkeypatch.setattr(primitives, "logits_at_once", lambda device: few)
+    torch.manual_seed(0)
+    rows = torch.randint(1, 9, (40, 3)).masked_fill(torch.rand(40, 3) < 0.5, 2)
+    weighed = [(torch.randn(40, 5, dtype=dtype), torch.randn(40, 3, dtype=dtype)) for _ in "kv"]
+    found = scattered(rows, 9, *weighed)
+    for sums, (x, weights) in zip(found, weighed, strict=True):
+        exact = torch.zeros(9, 5, dtype=torch.float64)
+        for i, read in enumerate(rows.tolist()):
+            for place, row in enumerate(read):
+                exact[row] += weights[i, place].double() * x[i].double()
+        assert sums.dtype == dtype
+        torch.testing.assert_close(sums, exact.to(dtype))
+        if dtype != torch.bfloat16:
+            torch.testing.assert_close(sums, by_readers(rows, 9, (x, weights))[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_masks_of_what_norms_give_stay_finite_where_autocast_casts_them(dtype, monkeypatch):
+    """A GPU's autocast leaves norms in float32, and casts all that its kernel takes."""
+    masks = []
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def spied(q, k, v, attn_mask=None, **options):
+        masks.append(attn_mask.to(dtype))
+        return kernel(q, k, v, attn_mask, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spied)
+    allowed = torch.tensor([[[[True, False, False], [False, False, False]]]])
+    q = torch.randn(1, 1, 2, 4)
+    k = torch.randn(1, 1, 3, 4)
+    with torch.autocast("cpu", dtype=dtype):
+        o = fused_attention(q, k, k, allowed)
+    assert masks[0].isfinite().all()
+    assert not o[0, 0, 1].any()
+    assert o.isfinite().all()

@@ -53,7 +53,9 @@ def test_a_call_that_is_cut_off_is_finished_by_the_next_one(step, tmp_path, tmp_
     assert first[1] == 0
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"\n{first[0]}, at most" in done.stdout, "a sweep knows itself what is left of it"
+    sweeps = {name for name, _, words in STEPS[step](folder, True) if "sweep" in words}
+    # a sweep knows itself what is left of it
+    assert (f"\n{first[0]}, at most" in done.stdout) == (first[0] in sweeps)
     codes = json.loads((folder / "codes.json").read_text())
     assert set(codes.values()) == {0}
     assert all((folder / file).exists() for file in HELD[step] | {f"{name}.log" for name in codes})

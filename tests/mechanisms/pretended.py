@@ -4,7 +4,9 @@ What a mechanism asks of a device it gets from a GPU; what asks a tensor for its
 on a GPU it would wait. Fused attention is not computed: its operands are kept.
 """
 
+import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Causality, Level, Mode, Workload
@@ -20,6 +23,15 @@ from attnbench.records import Causality, Level, Mode, Workload
 GPU = torch.device("cuda", 0)
 WITHOUT_DATA = torch.device("meta")
 ALIGNED = 8  # elements: 16 bytes of a half type
+MOST = 65_535  # sequences, and heads, of one launch
+# what copies numbers of the host to the tensor that it makes, below what a dispatch mode sees
+FROM_HOST = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+# operators for which the host waits whatever mechanism calls them: for errors of LAPACK's kind, for
+# a largest number, for a size that is counted, and for a number itself
+WAITING = (
+    *("_linalg_check_errors", "bincount", "histc", "nonzero.default", "unique", "masked_select"),
+    *("_local_scalar_dense", "is_nonzero", "equal.default"),
+)
 # what makes a tensor, or another view of one, without a kernel
 NO_KERNEL = ("empty", "_unsafe_view", "detach", "lift_fresh")
 
@@ -41,6 +53,8 @@ class Fused:
             found.append(f"{self.q.shape[1]} heads of q read {self.k.shape[1]} of k")
         if not self.q.shape[-1] == self.k.shape[-1] == self.v.shape[-1]:
             found.append(f"q is {self.q.shape[-1]} wide, v {self.v.shape[-1]}")
+        if max(self.q.shape[:2]) > MOST:
+            found.append(f"q {tuple(self.q.shape)} has more sequences or heads than a launch")
         for name, x in zip("qkv", (self.q, self.k, self.v), strict=True):
             # torch widens heads of another width itself
             if x.shape[-1] % ALIGNED == 0 and not aligned(x):
@@ -81,6 +95,7 @@ class PretendedGpu(TorchFunctionMode):
         super().__init__()
         self.fused: list[Fused] = []
         self.choice = choice
+        self.waits: set[str] = set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -98,12 +113,24 @@ class PretendedGpu(TorchFunctionMode):
             self.fused.append(Fused(q, k, v, mask, kwargs.get("enable_gqa", False)))
             return Output.apply(q, k, v, mask)
         own = {name: on_hand(value) for name, value in kwargs.items()}
-        return func(*map(on_hand, args), **own)
+        out = func(*map(on_hand, args), **own)
+        if func in FROM_HOST and lies_there(out):
+            data = args[func == Tensor.new_tensor]
+            if not lies_there(data):
+                self.waits.add(func.__name__)
+        return out
+
+
+def lies_there(x: Any) -> bool:
+    """Whether something is a tensor of the pretended GPU."""
+    return isinstance(x, Tensor) and x.device == WITHOUT_DATA
 
 
 def on_hand(argument: Any) -> Any:
     """The device that there is where the GPU is meant, and anything else as it is."""
-    return WITHOUT_DATA if isinstance(argument, torch.device) and argument == GPU else argument
+    named = isinstance(argument, str) and argument in ("cuda", str(GPU))
+    meant = named or (isinstance(argument, torch.device) and argument == GPU)
+    return WITHOUT_DATA if meant else argument
 
 
 class Launches(TorchDispatchMode):
@@ -127,12 +154,47 @@ class Launches(TorchDispatchMode):
         return out
 
 
+class Allocations(TorchDispatchMode):
+    """The most bytes of the pretended GPU's tensors that were alive at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = 0
+        self.peak = 0
+        self.storages: dict[int, Any] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.add(*tree_leaves(out))
+        return out
+
+    def add(self, *tensors: Any) -> None:
+        """Counts tensors until they are freed, each storage once."""
+        for storage in (x.untyped_storage() for x in tensors if lies_there(x)):
+            if (key := storage._cdata) not in self.storages:
+                forget = partial(self.freed, key, storage.nbytes())
+                self.storages[key] = weakref.ref(storage, forget)
+                self.live += storage.nbytes()
+                self.peak = max(self.peak, self.live)
+
+    def freed(self, key: int, size: int, _: Any) -> None:
+        """A storage is gone."""
+        self.live -= size
+        del self.storages[key]
+
+
 def waits(func: Any, args: tuple[Any, ...], out: Any) -> bool:
     """Whether an operator fetches from pageable memory, or looks for where a mask is true."""
     name = str(func)
+    if any(word in name for word in WAITING):
+        return True
     if "copy" in name:
-        sources = [x for x in args if isinstance(x, Tensor) and x.device.type == "cpu" and x.dim()]
+        sources = [x for x in args if isinstance(x, Tensor) and x.device.type == "cpu"]
         return bool(sources) and out.device == WITHOUT_DATA
+    if "repeat_interleave.Tensor" in name:
+        return True
     chosen = args[1] if "index_put" in name or "index.Tensor" in name else ()
     return any(index is not None and index.dtype == torch.bool for index in chosen)
 
@@ -183,12 +245,29 @@ def iterated(name: str, w: Workload, choice: SDPBackend | None = None) -> Iterat
             gpu.fused.clear()
             launches.count = 0
             launches.waits.clear()
+            gpu.waits.clear()
             module.step(x[:, -1:], state)
         else:
             y = module(x, mask)
         if trains:
             backward(y)
-    return Iteration(form, gpu.fused, launches.count, launches.waits)
+    return Iteration(form, gpu.fused, launches.count, launches.waits | gpu.waits)
+
+
+def peak_bytes(name: str, w: Workload) -> int:
+    """The most memory at once in an iteration of the default form, with parameters and input."""
+    card = registry.card(name)
+    trains = w.mode is Mode.TRAINING
+    with WITHOUT_DATA:
+        module = card.forms[card.default_form(card.config(), w)](card.config(), w)
+        x = torch.empty(w.batch, w.seq_len, w.width, requires_grad=trains)
+    allocations = Allocations()
+    with PretendedGpu(), torch.set_grad_enabled(trains), allocations:
+        allocations.add(x, *module.parameters())
+        y = module(x, None)
+        if trains:
+            backward(y)
+    return allocations.peak
 
 
 def backward(y: Tensor) -> None:

@@ -5,6 +5,7 @@ import torch
 
 from attnbench.mechanisms.adaptively_sparse import AdaptivelySparse, Chunked, Config, threshold
 from attnbench.records import Level, Workload
+from tests.mechanisms.pretended import Launches, PretendedGpu
 
 
 @pytest.mark.parametrize("length", [1, 2, 300])
@@ -27,6 +28,21 @@ def test_newton_reaches_the_root_from_wherever_it_starts(start, a):
     x -= x.amax(-1, keepdim=True)
     tau = threshold(x, a, torch.full((8, 1), start, dtype=torch.float64))
     torch.testing.assert_close(tau, threshold(x, a), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0, 50.0])
+@pytest.mark.parametrize("a", [0.01, 0.3, 0.99, 1 - 1e-6])
+def test_a_gpu_takes_all_steps_and_stays_at_the_root(spread, a, dtype):
+    """So that the host need not ask whether steps are small."""
+    torch.manual_seed(0)
+    z = spread * torch.randn(8, 300, dtype=dtype)
+    a = torch.tensor(a, dtype=dtype)
+    x = a * (z - z.amax(-1, keepdim=True))
+    with PretendedGpu(), Launches() as launches:
+        tau = threshold(x, a)
+    assert launches.waits == set()
+    torch.testing.assert_close(tau, threshold(x, a), rtol=0, atol=20 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("form", [AdaptivelySparse, Chunked])

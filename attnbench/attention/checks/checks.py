@@ -142,7 +142,7 @@ def padding_at_the_end_changes_nothing(trial: Trial) -> None:
         longer = trial.build(trial.workload(seq_len))
         longer.load_state_dict(dict(module.named_parameters()), strict=False)
         padded = nn.functional.pad(x, (0, 0, 0, seq_len - 17), value=3.0)
-        mask = torch.arange(seq_len).expand(2, -1) < 17
+        mask = torch.arange(seq_len, device=x.device).expand(2, -1) < 17
         y2 = same_draws(longer, padded, mask)[:, :17]
         label = f"N = {seq_len}: "
         assert_close(y2, y, rtol=1e-9, atol=1e-10, msg=label.__add__)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,6 +135,17 @@ def differentiated(
     wanted = [x for x in own if x.requires_grad]
     found = iter(torch.autograd.grad(y, wanted, gradient, create_graph=True, allow_unused=True))
     return tuple(next(found) if x.requires_grad else None for x in own)
+
+
+def recomputed(call: Callable[..., R], *inputs: Any) -> R:
+    """call(*inputs), which draws nothing; results within are computed again for the gradient.
+
+    The states of random generators are not kept: that takes time, and a CUDA graph cannot do it.
+    """
+    if not torch.is_grad_enabled():
+        return call(*inputs)
+    result: R = checkpoint(call, *inputs, use_reentrant=False, preserve_rng_state=False)
+    return result
 
 
 def in_one_type(call: Callable[P, R], lowered: bool | None, *inputs: Any) -> R:

@@ -5,6 +5,7 @@ Masks are True where a key may be used. No operation mixes the sequences of a ba
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -16,6 +17,9 @@ from attnbench.attention.kernels.autograd import Written, differentiated, widene
 from attnbench.records import Workload
 
 Kernel = Callable[..., Tensor]  # of q, k, v and what masks or biases the scores, to o
+# sequences that torch's fused kernels of GPUs take: one more is an "invalid configuration argument"
+# (pytorch/pytorch issues 142228 and 146704)
+MOST_SEQUENCES = (1 << 16) - 1
 
 
 def key_mask(mask: Tensor | None) -> Tensor | None:
@@ -93,9 +97,37 @@ def fused_kernel(
         shared = not q.is_cuda or can_share(q, k, v, mask, causal)
         if not shared:
             k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=shared
+    kernel = partial(
+        F.scaled_dot_product_attention, is_causal=causal, scale=scale, enable_gqa=shared
     )
+    most = len(q) if q.is_cpu else MOST_SEQUENCES
+    return some_at_a_time(kernel, most, q, k, v, in_reach_of_autocast(mask))
+
+
+def in_reach_of_autocast(mask: Tensor | None) -> Tensor | None:
+    """What is added to scores, with no number below the lowest of autocast's type, if that is on.
+
+    Autocast of a GPU keeps norms in float32, and so masks for what they give; cast with all else
+    that the kernel takes, float32's lowest number would become −∞, and rows without keys NaN.
+    """
+    if mask is None or mask.dtype != torch.float32:
+        return mask
+    if not torch.is_autocast_enabled(mask.device.type):
+        return mask
+    return mask.clamp(min=torch.finfo(torch.get_autocast_dtype(mask.device.type)).min)
+
+
+def some_at_a_time(
+    kernel: Kernel, most: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> Tensor:
+    """The outputs of a kernel of q, k, v [B, ·, ·, d] and a mask, for at most so many sequences
+    at a time.
+    """
+    if len(q) <= most:
+        return kernel(q, k, v, attn_mask=mask)
+    masks = repeat(mask) if mask is None or mask.dim() < 4 or len(mask) == 1 else mask.split(most)
+    parts = zip(*(x.split(most) for x in (q, k, v)), masks, strict=False)
+    return torch.cat([kernel(q, k, v, attn_mask=some) for q, k, v, some in parts])
 
 
 def can_share(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> bool:
@@ -134,7 +166,7 @@ def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None)
         bias = bias.expand(*q.shape[:-1], k.shape[-2]).flatten(0, 1)
     heads = q.shape[1]
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # [B·H, C, ·, d]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).unflatten(0, (-1, heads))
+    return fused_kernel(q, k, v, bias).unflatten(0, (-1, heads))
 
 
 class ByQueries(Written):
@@ -294,14 +326,38 @@ class Picked(Written):
             return *differentiated(read, (q, k, v), grad), None, None
         to_a = products(grad, v, rows)
         to_logits = a * (to_a - (a * to_a).sum(-1, keepdim=True))
-        # who reads each row; numbers of few digits are sorted faster
-        order = rows.flatten().to(torch.int16 if len(k) <= 2**15 else torch.int32).argsort()
-        readers = order // rows.shape[1]
-        counts = rows.flatten().bincount(minlength=len(k))
-        starts = counts.cumsum(0) - counts
-        to_k = row_sums(q, readers, to_logits.flatten()[order], starts)
-        to_v = row_sums(grad, readers, a.flatten()[order], starts)
+        sums = by_readers if q.is_cpu else scattered
+        to_k, to_v = sums(rows, len(k), (q, to_logits), (grad, a))
         return row_sums(k, rows, to_logits), to_k, to_v, None, None
+
+
+def by_readers(rows: Tensor, count: int, *weighed: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """For each x [n, d] and weights [n, K], sums for `count` rows of a table of what x reads there.
+
+    `rows` [n, K] are those that each x reads. Sums are of bags, the readers of each row.
+    """
+    # who reads each row; numbers of few digits are sorted faster
+    order = rows.flatten().to(torch.int16 if count <= 2**15 else torch.int32).argsort()
+    readers = order // rows.shape[1]
+    counts = rows.flatten().bincount(minlength=count)
+    starts = counts.cumsum(0) - counts
+    return [row_sums(x, readers, by.flatten()[order], starts) for x, by in weighed]
+
+
+def scattered(rows: Tensor, count: int, *weighed: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """`by_readers` for a GPU, which would sum a bag one by one, and wait to count readers.
+
+    Sums are at least float32, some x at a time.
+    """
+    found = []
+    for x, weights in weighed:
+        total = widen(x.new_zeros(count, x.shape[1]))
+        step = max(1, logits_at_once(x.device.type) // (rows.shape[1] * x.shape[1]))
+        for part in zip(x.split(step), rows.split(step), weights.split(step), strict=True):
+            some, to, by = part
+            total.index_add_(0, to.flatten(), (widen(by)[..., None] * some[:, None]).flatten(0, 1))
+        found.append(total.to(x.dtype))
+    return found
 
 
 def by_rows(rows: Tensor, valid: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -357,3 +413,13 @@ def ordered(groups: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def logits_at_once(device: str) -> int:
     """How many logits to compute at a time: what a core's cache holds, or what fills a GPU."""
     return 2**18 if device == "cpu" else 2**26
+
+
+def part_elements(w: Workload, count: int, each: int) -> int:
+    """Elements of what one part of the tokens takes, `each` for every one of its numbers.
+
+    Parts have as many numbers as a core's cache holds, or as fill a GPU, of `count` in all. In
+    training a GPU's count half, since predictions count twice what is kept.
+    """
+    most = logits_at_once(w.device)
+    return each * most if w.device == "cpu" else each * min(count, most) // (1 + w.trains)

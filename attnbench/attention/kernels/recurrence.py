@@ -40,9 +40,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.kernels.autograd import widened
+from attnbench.attention.kernels.autograd import recomputed, widened
 from attnbench.attention.kernels.decays import (
     DecayRatio,
     WeakDecays,
@@ -220,7 +219,7 @@ def by_chunk(
     for (_, C), *read in zip(parts, *every, strict=True):
         # the backward pass begins with the last parts, so recomputing these would save little
         if g.dim() == 4 and torch.is_grad_enabled() and len(outputs) < len(parts) - 2:
-            o, S = checkpoint(by_part, rule, C, S, *read, use_reentrant=False)
+            o, S = recomputed(by_part, rule, C, S, *read)
         else:
             o, S = by_part(rule, C, S, *read)
         outputs.append(o)
