@@ -288,7 +288,7 @@ BY_TYPE: Mapping[str, ModelFamily] = MappingProxyType(
         "mamba falcon_mamba": ModelFamily(tied=TIED, norms=1),
         "mamba2": ModelFamily(norms=1),
         "jamba": ModelFamily(experts=JAMBA),
-        "nemotron_h": BIASES._replace(
+        "nemotron_h": ModelFamily(
             tied=False, matrices=2, norms=1, feed_bias=MLP_BIAS, experts=NEMOTRON
         ),
         "lfm2": ModelFamily(tied=TIED, query_norm=A_HEAD),

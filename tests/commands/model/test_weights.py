@@ -214,10 +214,22 @@ def test_each_part_is_as_in_transformers(kind, tmp_path):
                 assert together(found, kind) == together(parts, kind)
 
 
+# of recurrences and convolutions, by the type of model
+MAMBA_FLAGS = {"use_bias": False, "use_conv_bias": True}
+JAMBA_FLAGS = {"mamba_proj_bias": False, "mamba_conv_bias": True}
+MIXER_FLAGS = {
+    **dict.fromkeys(("mamba", "falcon_mamba", "mamba2", "nemotron_h"), MAMBA_FLAGS),
+    **dict.fromkeys(("jamba", "granitemoehybrid"), JAMBA_FLAGS),
+    "lfm2": {"conv_bias": False, "block_auto_adjust_ff_dim": True},
+}
+
+
 def flags(kind):
     """The fields that say whether a family has biases, norms or one embedding, and its default."""
     found = {flag[0]: flag[1] for flag in FAMILIES[kind] if type(flag) is tuple and len(flag) == 2}
-    return {name: usual for name, usual in found.items() if isinstance(usual, bool)}
+    return {name: usual for name, usual in found.items() if isinstance(usual, bool)} | (
+        MIXER_FLAGS.get(kind, {})
+    )
 
 
 @caches
