@@ -28,8 +28,10 @@ def mixer(
         yield from _latent(config, family)
         if kind == orders.INDEXED and len(layer.parts) > 1:
             yield from _index(config)
-    else:
+    elif kind in (orders.FULL, orders.SLIDING, orders.CHUNKED):
         yield from _attention(config, family, kind, shares=not layer.parts)
+    else:
+        raise config.error(f"the weights of a layer {kind!r} of this type are not known here")
 
 
 def _attention(

@@ -129,3 +129,12 @@ def test_each_family_knows_how_its_caches_divide(kind, tmp_path):
         for part, own in zip(layer.parts, half.layer.parts, strict=True):
             assert own.numbers <= part.numbers <= 2 * own.numbers
             assert half.copied or 2 * own.numbers == part.numbers
+
+
+def test_what_of_a_model_is_not_counted_is_said(tmp_path):
+    nested = {"model_type": "llava", "tie_word_embeddings": True, "text_config": LLAMA_8B}
+    found = planned(tmp_path, nested)
+    assert found.remarks == ("Only the text model is counted, no encoders of images or sounds.",)
+    assert found.parameters == 8_030_261_248 - 128_256 * 4_096
+    ahead = planned(tmp_path, LLAMA_8B | {"num_nextn_predict_layers": 1})
+    assert "'num_nextn_predict_layers'" in ahead.remarks[0]

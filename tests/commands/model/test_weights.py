@@ -90,6 +90,10 @@ def test_published_models_have_as_many_parameters_as_published(values, published
     ("change", "message"),
     [
         ({"model_type": "new", "layer_types": ["full_attention"] * 32}, "'new' are not known here"),
+        (
+            {"layer_types": ["indexed_attention"] * 32, "index_head_dim": 8},
+            "the weights of a layer 'indexed_attention' of this type are not known here",
+        ),
         ({"intermediate_size": None}, "'intermediate_size' is missing; add it"),
         ({"vocab_size": None}, "'vocab_size' is missing; add it"),
         ({"tie_word_embeddings": "no"}, "'tie_word_embeddings' is 'no'; write true or false"),
