@@ -68,6 +68,10 @@ def _beside(plan: CardPlan) -> Iterator[str]:
     if plan.weights.total is not None:
         if plan.memory is not None:
             yield "The memory holds the weights too."
+        if plan.weights.source == FILES:
+            yield "The weights' bytes are those of the safetensors files beside the configuration."
+        if not plan.counted and plan.cards > 1:
+            yield "Parameters are not counted, so each card is taken to hold an equal part of them."
         return
     yield "Weights are extra."
     if not plan.counted:

@@ -160,6 +160,14 @@ def test_weights_that_are_not_counted_are_said_with_the_reason():
     assert "Requests that fit in 80 GiB" in given
 
 
+def test_the_size_of_files_beside_a_configuration_is_used_and_said(mixtral):
+    (mixtral.parent / "model.safetensors").write_bytes(bytes(1 << 20))
+    told = here("bytes", mixtral, "--memory", "80GiB", "--gpus", "2").stdout
+    assert "The weights' bytes are those of the safetensors files" in " ".join(told.split())
+    (row,) = [line.split() for line in told.splitlines() if line.startswith("files beside it")]
+    assert row[-4:-2] == ["1.000", "MiB"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
