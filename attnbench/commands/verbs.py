@@ -93,7 +93,8 @@ VERBS: Mapping[str, Verb] = MappingProxyType({
     "bytes": Verb(
         module="attnbench.commands.model.bytes_command",
         function="bytes_",
-        summary="Count the bytes that each kind of layer of a model keeps of its context.",
+        summary="Count a model's weights, what its layers keep of their context, and requests that"
+        " fit.",
     ),
     "model": Verb(
         module="attnbench.commands.model.command",

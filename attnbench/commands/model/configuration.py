@@ -9,7 +9,8 @@ from typing import Any
 from attnbench.errors import UsageError, small_file
 
 INDEX = "model.safetensors.index.json"  # of weights in several files
-SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
+# of a model of text and images, valid for both
+SHARED = ("model_type", "dtype", "torch_dtype", "tie_word_embeddings", "quantization_config")
 LARGEST = 1 << 20  # of a size; larger numbers are typos
 MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
@@ -21,9 +22,10 @@ QUERY_HEADS = "num_attention_heads_per_layer"
 class ConfigurationFields:
     """The fields of a configuration; reading one that is missing or wrong raises `UsageError`."""
 
-    def __init__(self, file: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, file: str, values: Mapping[str, Any], *, text_only: bool = False) -> None:
         self.file = file
         self.values = values
+        self.text_only = text_only  # of a model of images or sounds too
         self.type = str(values.get("model_type"))
 
     @property
@@ -113,7 +115,9 @@ def fields(path: Path) -> ConfigurationFields:
         raise UsageError(f"{file!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file!r} is not JSON; give the config.json of a model") from error
+    text_only = False
     if isinstance(values, dict) and isinstance(inner := values.get("text_config"), dict):
+        text_only = True
         values = {name: values[name] for name in SHARED if name in values} | inner
     if not isinstance(values, dict) or not {"model_type", "num_hidden_layers"} & set(values):
         raise UsageError(
@@ -123,4 +127,4 @@ def fields(path: Path) -> ConfigurationFields:
     for name, prefix in NESTED:
         if isinstance(inner := values.get(name), dict):
             values = {prefix + key: value for key, value in inner.items()} | values
-    return ConfigurationFields(file, values)
+    return ConfigurationFields(file, values, text_only=text_only)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.commands.commands import here, refused
+from tests.commands.model.test_weights import MIXTRAL
 
 DATA = Path(__file__).parents[2] / "data" / "configurations"
 KIMI = DATA / "kimi-linear-48b.json"
@@ -98,3 +99,82 @@ def test_the_number_type_is_that_of_the_file_or_said(written, counted, tmp_path)
 )
 def test_a_mistake_is_one_line_with_the_way_out(arguments, message):
     assert message in refused("bytes", *arguments)
+
+
+@pytest.fixture
+def mixtral(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(MIXTRAL))
+    return file
+
+
+def test_weights_and_requests_have_tables(mixtral):
+    done = here("bytes", mixtral, "--lengths", "32k", "--memory", "80GiB", "--gpus", "2")
+    assert not done.stderr
+    lines = done.stdout.splitlines()
+    assert "Weights: mixtral" in lines
+    (experts,) = [line.split() for line in lines if line.startswith("experts")]
+    assert experts == [
+        "experts",
+        "45,097,156,608",
+        "11,274,289,152",
+        "84.00",
+        "GiB",
+        *["42.00", "GiB"],
+    ]
+    assert (
+        "Requests that fit in 2 × 80 GiB beside the weights: mixtral, bfloat16 in caches" in lines
+    )
+    (needed,) = [line for line in lines if line.startswith("as the layers need  ")]
+    assert needed.split()[-3:] == ["2.000", "GiB", "18"]
+    assert "Not counted: activations, workspace, fragmentation" in done.stdout
+
+
+def test_json_has_the_weights_and_requests_of_the_tables(mixtral):
+    arguments = ("--lengths", "32k", "--memory", "80GiB", "--gpus", "2", "--json")
+    found = json.loads(here("bytes", mixtral, *arguments).stdout)
+    assert found["parameters"] == 46_702_792_704
+    assert found["active_parameters"] == 12_879_925_248
+    assert found["weights"] == 2 * found["parameters"]
+    assert found["weights_from"] == "counted"
+    assert sum(part["bytes"] for part in found["parts"]) == found["weights"]
+    assert sum(part["bytes_on_card"] for part in found["parts"]) == found["weights_on_card"]
+    assert found["requests"][0]["requests"] == [18]
+    longest = found["rows"][1]["longest"]
+    assert longest == (80 * 2**30 - found["weights_on_card"]) // (131_072 // 2)
+
+
+def test_a_model_that_does_not_fit_is_told_how_many_cards_it_needs(mixtral):
+    told = here("bytes", mixtral, "--lengths", "32k", "--memory", "80GiB").stdout
+    assert (
+        "No request of 32K fits: the weights need 86.99 GiB of the card; 2 such cards hold" in told
+    )
+
+
+def test_weights_that_are_not_counted_are_said_with_the_reason():
+    told = here("bytes", KIMI, "--memory", "80GiB").stdout
+    assert "Weights are extra. Parameters are not counted: 'vocab_size' is missing" in told
+    assert "--weights 60GiB" in told
+    assert "Requests that fit" not in told
+    given = here("bytes", KIMI, "--memory", "80GiB", "--weights", "60GiB").stdout
+    assert "Requests that fit in 80 GiB" in given
+
+
+def test_the_size_of_files_beside_a_configuration_is_used_and_said(mixtral):
+    (mixtral.parent / "model.safetensors").write_bytes(bytes(1 << 20))
+    told = here("bytes", mixtral, "--memory", "80GiB", "--gpus", "2").stdout
+    assert "The weights' bytes are those of the safetensors files" in " ".join(told.split())
+    (row,) = [line.split() for line in told.splitlines() if line.startswith("files beside it")]
+    assert row[-4:-2] == ["1.000", "MiB"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--gpus", "0"), "--gpus 0 is not a number of cards from 1 to 1,024"),
+        (("--weights", "80"), "--weights '80' is neither bits of a number up to 64 nor a size"),
+        (("--weights", "8"), "'vocab_size' is missing; add it; write the bytes of all weights"),
+    ],
+)
+def test_a_mistake_in_cards_or_weights_is_one_line(arguments, message):
+    assert message in refused("bytes", KIMI, *arguments)

@@ -1,0 +1,115 @@
+"""The parameters of a model by part, from its configuration and its family.
+
+What cannot be counted is refused by name. Equal to the classes of transformers, whose buffers are
+no parameters.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from attnbench.commands.model.configuration import ConfigurationFields
+from attnbench.commands.model.configured_layers import layers_with_fields
+from attnbench.commands.model.families import FAMILIES, ModelFamily, is_set
+from attnbench.commands.model.feed_weights import after_mixer
+from attnbench.commands.model.mixer_weights import mixer
+from attnbench.commands.model.weights import (
+    EMBEDDING,
+    EXPERTS,
+    FEED_FORWARD,
+    HEAD,
+    NORMS,
+    PARTS,
+    Weights,
+)
+
+# fields of weights that are in no family here
+UNREAD = (
+    *("linear_use_full_rank_gate", "mla_use_output_gate", "use_head_wise_attn_gate"),
+    *("add_cross_attention", "qkv_bias", "bias"),
+)
+
+
+def parameters(config: ConfigurationFields) -> tuple[Weights, ...]:
+    """All parameters of a model. Raises `UsageError` where they cannot be counted."""
+    family = FAMILIES.get(config.type)
+    if family is None:
+        raise config.error(f"the weights of model type {config.type!r} are not known here")
+    for name in UNREAD:
+        if config.values.get(name):
+            raise config.error(f"{name!r} may change weights and is not read here")
+    return tuple(_merged(_weights(config, family)))
+
+
+def _merged(found: Iterable[Weights]) -> Iterator[Weights]:
+    """The same with one entry for all that are divided alike, in the order of `PARTS`."""
+    sums: dict[Weights, tuple[int, int]] = {}
+    for one in found:
+        key = one._replace(numbers=0, used=None)
+        numbers, active = sums.get(key, (0, 0))
+        sums[key] = (numbers + one.numbers, active + one.active)
+    for key in sorted(sums, key=lambda key: PARTS.index(key.part)):
+        numbers, active = sums[key]
+        if numbers:
+            yield key._replace(numbers=numbers, used=None if active == numbers else active)
+
+
+def _weights(config: ConfigurationFields, family: ModelFamily) -> Iterator[Weights]:
+    width = config.size("hidden_size")
+    words = config.size("vocab_size", most=1 << 24)
+    yield Weights(EMBEDDING, words * width, words, rows=True)
+    yield Weights(NORMS, width * (family.norm_size if family.norms else 0))
+    if not is_set(config, family.tied):
+        yield Weights(HEAD, words * width, words, rows=True)
+    if is_set(config, family.head_bias):
+        yield Weights(HEAD, words, words, rows=True)
+    for index, (kind, layer, own) in enumerate(layers_with_fields(config)):
+        yield from mixer(own, family, kind, layer)
+        yield from after_mixer(own, family, kind, index)
+        yield Weights(NORMS, family.norms * family.norm_size * width)
+    if config.type in ("gemma3n_text", "gemma4_text"):
+        yield from _gemma(config)
+    if config.type == "deepseek_v4":
+        yield from _several_streams(config)
+
+
+def _gemma(config: ConfigurationFields) -> Iterator[Weights]:
+    """Inputs of each layer from a further embedding, and what is added only in Gemma 3n and 4."""
+    model = config.size("hidden_size")
+    layers = config.layers
+    narrow = config.size("hidden_size_per_layer_input", least=0, usual=0)
+    if narrow:
+        words = config.size("vocab_size_per_layer_input", most=1 << 24)
+        yield Weights(EMBEDDING, words * layers * narrow, words, rows=True)
+        yield Weights(FEED_FORWARD, model * layers * narrow + layers * 2 * narrow * model)
+        yield Weights(NORMS, narrow + layers * model)
+    if config.type == "gemma4_text":
+        if is_set(config, ("enable_moe_block", False)):
+            yield from _gemma_experts(config)
+        return
+    rank = config.size("laurel_rank")
+    inputs = config.size("altup_num_inputs")
+    corrected = model * is_set(config, ("altup_correct_scale", True))
+    altup = inputs * inputs + inputs**3 + corrected
+    yield Weights(FEED_FORWARD, layers * (2 * rank * model + altup))
+    yield Weights(NORMS, layers * (2 + inputs) * model)
+    yield Weights(FEED_FORWARD, 2 * (inputs - 1) * model * model)
+
+
+def _gemma_experts(config: ConfigurationFields) -> Iterator[Weights]:
+    """Experts beside the feed-forward of each layer."""
+    model = config.size("hidden_size")
+    number = config.size("num_experts")
+    width = config.size("moe_intermediate_size")
+    used = config.size("top_k_experts")
+    one = 3 * model * width
+    layers = config.layers
+    yield Weights(EXPERTS, layers * number * one, width, rows=True, used=layers * used * one)
+    yield Weights(NORMS, layers * (number * model + model + number + 3 * model))
+
+
+def _several_streams(config: ConfigurationFields) -> Iterator[Weights]:
+    """The mixing of several residual streams, twice in a layer and once before the head."""
+    streams = config.size("hc_mult")
+    inputs = streams * config.size("hidden_size")
+    mixed = (2 + streams) * streams
+    yield Weights(NORMS, 2 * config.layers * (mixed * (inputs + 1) + 3))
+    yield Weights(NORMS, streams * (inputs + 1) + 1)
