@@ -1,6 +1,7 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnbench.analysis.conclusions import Question
@@ -33,13 +34,15 @@ def report_files(
     formats: Sequence[str] = ("png",),
     tables: Sequence[Table] = (),
     size: ReportSize = ReportSize.PAGE,
+    slopes: bool = False,
 ) -> dict[str, bytes]:
     """File name to content: figures and exports in each of `formats`, tables, all cases.
 
     The formats are png, svg and pdf, and those of `exports`. `tables` are those of `report_tables`
-    unless given. Figures and LaTeX tables fit the place of this `size`.
+    unless given. Figures and LaTeX tables fit the place of this `size`. With `slopes` figures show
+    how steep costs are that grow as N and as N².
     """
-    layout = LAYOUTS[size]
+    layout = replace(LAYOUTS[size], guides=slopes)
     sweep = analysis.sweep
     cases = analysis.cases
     tables = tables or [*report_tables(analysis)]
