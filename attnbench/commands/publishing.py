@@ -54,7 +54,7 @@ def publish(
                 "rows": analysis.rows,
                 "conclusions": [asdict(each) for each in analysis.conclusions],
                 "warnings": analysis.warnings,
-                "cases": analysis.cases,
+                "cases": analysis.reported,
             })  # fmt: skip
             return
         show(analysis, headlines(analysis, tables))

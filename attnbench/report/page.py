@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER = "answer_"  # with which the names of the tables of answers begin
-# columns of the summary that only the program needs
-INTERNAL = ("key", "match", "sizes", "batch_scale")
 
 
 def report_files(
@@ -47,7 +45,6 @@ def report_files(
     cases = analysis.cases
     tables = tables or [*report_tables(analysis)]
     suspects = analysis.suspects
-    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     described = captions(cases, sweep)
     pictures = {
         f"{stem}.{end}": saved(figure, end, layout)
@@ -80,7 +77,7 @@ def report_files(
         files["answer.tex"] = latex.table(both, layout.table, groups).encode()
     files |= {f"{one.name}.csv": delimited.table(one, suspects) for one in tables}
     files["conclusions.csv"] = delimited.table(listed(analysis.conclusions), suspects)
-    return files | {"cases.csv": delimited.frame(recorded)}
+    return files | {"cases.csv": delimited.frame(analysis.reported)}
 
 
 def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
