@@ -59,7 +59,7 @@ MEANINGS = MappingProxyType({
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnGroup:
     """Neighbouring columns that are explained together."""
 
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ def reported(cases: Frame) -> Frame:
     return cases[[name for columns in explained() for name in columns.names]]
 
 
-def explained() -> Iterator[Columns]:
+def explained() -> Iterator[ColumnGroup]:
     """What each column of `reported` means: first what is no metric, then metrics in order."""
     together: dict[str, list[str]] = {}
     meaning = ""
@@ -79,11 +79,11 @@ def explained() -> Iterator[Columns]:
         meaning = text or meaning
         together.setdefault(meaning, []).append(name)
     for meaning, names in together.items():
-        yield Columns(tuple(names), meaning)
+        yield ColumnGroup(tuple(names), meaning)
     yield from map(_of_metric, ROWS)
 
 
-def _of_metric(metric: Metric) -> Columns:
+def _of_metric(metric: Metric) -> ColumnGroup:
     """The columns of a metric: five for what rounds repeat."""
     text = f"{metric.label}: {metric.description}"
-    return Columns(metric.estimate if metric.interval else (metric.key,), text)
+    return ColumnGroup(metric.estimate if metric.interval else (metric.key,), text)

@@ -1,22 +1,23 @@
 """Grey lines in figures that show how steep a cost is that grows with a power of the length."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES
 
-TEXTS = {1: "∝ N", 2: "∝ N²"}  # by the power
+TEXTS: Mapping[int, str] = MappingProxyType({1: "∝ N", 2: "∝ N²"})  # by the power
 GREY = "0.55"
 FINE = 200  # points of a line
 # shares of the height of a panel
 BELOW = 0.14  # added below the curves
 START = 0.08  # where the lines begin
 # of what is seen of a line, the share where its text may stand: no two texts meet
-LABELLED = {1: (0.75, 0.9), 2: (0.3, 0.7)}
+LABELLED = MappingProxyType({1: (0.75, 0.9), 2: (0.3, 0.7)})
 
 
 def powers(mode: str) -> tuple[int, ...]:
@@ -29,7 +30,7 @@ def with_room(low: float, high: float) -> tuple[float, float]:
     return low * (low / high) ** BELOW, high
 
 
-def draw_guides(axes: Axes, points: Frame, width: float, size: float) -> None:
+def draw_guides(axes: Any, points: Frame, width: float, size: float) -> None:
     """Draw a line for each power of N into a panel, with its text on it.
 
     The cost of one sequence grows with the power. What the axis counts is that of `sequences`,
