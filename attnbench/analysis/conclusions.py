@@ -57,7 +57,7 @@ class Answer(StrEnum):
     BENDS = "still bends"
     # claim
     REPRODUCED = "reproduced"
-    COUNTED = "agrees by count"
+    COUNTED = "true of exact counts"
     CONTRADICTED = "contradicted"
     # difference, change
     COSTS_MORE = "costs more"

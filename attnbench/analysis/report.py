@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from attnbench.analysis import concluding, scaling, summary
+from attnbench.analysis import columns, concluding, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.conclusions import Conclusion, Question, about
 from attnbench.analysis.scaling import speedups
@@ -113,6 +113,11 @@ class Analysis:
             return frozenset()
         there = cases[(cases["mode"] == mode) & (cases["seq_len"] == front.seq_len)]
         return frozenset(there.loc[there[TIME] > 0, "series"])
+
+    @property
+    def reported(self) -> Frame:
+        """The cases as CSV, JSON and Python have them: `columns.explained` says what each has."""
+        return columns.reported(self.cases)
 
     @cached_property
     def judged(self) -> Frame:

@@ -5,10 +5,66 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import NamedTuple
 
-from attnbench.analysis.statistics.laps import by_pair
+from attnbench.analysis.statistics.laps import by_pair, sweep_slope
+from attnbench.analysis.statistics.ratios import Decided, decided_so_far
 from attnbench.records import Block, Run
 from attnbench.records.modes import find
 from attnbench.records.notes import Note
+
+
+class BlockResults:
+    """What blocks of an unfinished sweep show: first times, and comparisons once decided."""
+
+    def __init__(self, depths: Mapping[str, int], batch_tokens: int | None) -> None:
+        """The results of series with these layers of stacks, whose times are those of a layer."""
+        self.depths = depths
+        self.batch_tokens = batch_tokens
+        self.runs: dict[Block, dict[str, tuple[Run, ...]]] = {}
+        self.told: set[tuple[Block, str, str]] = set()
+
+    def first_times(
+        self, block: Block, series: Iterable[str], runs: Mapping[str, tuple[Run, ...]]
+    ) -> list["TimedSeries"]:
+        """`timed` of a visit."""
+        return timed(block, series, runs, self.batch_tokens, self.depths)
+
+    def decided(
+        self, block: Block, runs: Mapping[str, tuple[Run, ...]]
+    ) -> list[Decided[str, Block]]:
+        """What the runs of a block decide beside those of others, the closest ratio first.
+
+        A series is compared from its second round on. Those that are suspect there, and times that
+        include a GPU's launches, are left out.
+        """
+        self.runs[block] = {
+            name: own
+            for name, own in runs.items()
+            if len(own) > 1
+            and not any({Note.SUSPECT, Note.LAUNCHES} & run.notes.keys() for run in own)
+        }
+        blocks = {
+            run.case: at for at, names in self.runs.items() for own in names.values() for run in own
+        }
+        every = [run for names in self.runs.values() for own in names.values() for run in own]
+        slope = sweep_slope(every, blocks)
+        laps = {
+            (name, at): {
+                run.round: {
+                    pair: seconds / self.depths.get(name, 1)
+                    for pair, seconds in by_pair(run.samples, slope).items()
+                }
+                for run in own
+            }
+            for at, names in self.runs.items()
+            for name, own in names.items()
+        }
+        new = [
+            each
+            for each in decided_so_far(laps)
+            if each.block == block and (block, each.fast, each.slow) not in self.told
+        ]
+        self.told |= {(block, each.fast, each.slow) for each in new}
+        return sorted(new, key=lambda each: each.low)
 
 
 class TimedSeries(NamedTuple):

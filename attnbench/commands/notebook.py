@@ -33,8 +33,6 @@ from attnbench.running.sweep import Progress
 
 Value: TypeAlias = str | int | float | Sequence[str | int | float] | None
 
-# the columns of a summary by which programs tell cases apart
-KEYS = ("key", "match", "sizes")
 QUANTITIES = tuple(row.name for row in DRAWN)
 
 
@@ -85,8 +83,8 @@ class StoredSweep:
 
     @property
     def cases(self) -> Frame:
-        """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
-        return self._analysis.cases.drop(columns=[*KEYS])
+        """One row per case, with the columns of `cases.csv`, which the manual explains."""
+        return self._analysis.reported
 
     def answer(self, against: str | None = None) -> MarkdownText:
         """What the sweep found, in Markdown: a sentence for each question, warnings, tables.

@@ -29,11 +29,12 @@ def publish(
     against: str | None = None,
     out: Path | None = None,
     size: ReportSize = ReportSize.PAGE,
+    slopes: bool = False,
 ) -> None:
     """Write the report into `out` or the folder of the journal, and print its main tables.
 
     `sweep` is what that journal holds, if it has been read. `size` is the place that figures and
-    LaTeX tables are made for.
+    LaTeX tables are made for. With `slopes` figures show how steep costs are that grow as N and N².
 
     Any unexpected error here says that all runs are kept, and how to go on.
     """
@@ -42,15 +43,18 @@ def publish(
     into = out or (folder if folder.is_dir() else folder.parent)
     try:
         analysis = analysed(folder, sweep, against=against)
+        if slopes and analysis.cases["seq_len"].nunique() < 2:
+            console.warn(["--slopes: figures of one length have none"])
         tables = [*report_tables(analysis)]
-        output.fill(into, report_files(analysis, formats, tables, size), then=INTACT)
+        files = report_files(analysis, formats, tables, size, slopes)
+        output.fill(into, files, then=INTACT)
         if as_json:
             console.data({
                 "answers": asdict(analysis.answers),
                 "rows": analysis.rows,
                 "conclusions": [asdict(each) for each in analysis.conclusions],
                 "warnings": analysis.warnings,
-                "cases": analysis.cases,
+                "cases": analysis.reported,
             })  # fmt: skip
             return
         show(analysis, headlines(analysis, tables))

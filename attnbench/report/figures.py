@@ -29,6 +29,7 @@ from attnbench.records.modes import find
 from attnbench.report.cases import outcome_phrase
 from attnbench.report.cost_tables import batch, per_layer, per_step, timed_by
 from attnbench.report.grid import quantity
+from attnbench.report.guides import draw_guides, slopes_note, with_room
 from attnbench.report.sizes import LAYOUTS, Layout, ReportSize
 from attnbench.report.styles import SUSPECT, labels, series_styles, tinted
 
@@ -59,6 +60,7 @@ ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 # predictions beyond what was measured leave the panel after this factor, so that curves keep room
 BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
+GUIDE = 0.6  # width of guides of slopes, in points beside type of 7 points
 
 STYLE: Mapping[Any, Any] = MappingProxyType({
     "text.parse_math": False, "axes.titlelocation": "left",
@@ -123,15 +125,16 @@ def decode_figure(cases: Frame, mode: str, layout: Layout = PAGE) -> Figure:
 def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
     """A metric of each case, times `scale`, from short to long.
 
-    Columns: series, mode, seq_len, suspect; `value` with its interval `low` to `high`, NaN where
-    nothing was measured, for this `reason`; `guess`, a prediction there, if any; `height`, what is
-    drawn of the two.
+    Columns: series, mode, seq_len, suspect; `sequences`, of which it is the cost; `value` with its
+    interval `low` to `high`, NaN where nothing was measured, for this `reason`; `guess`, a
+    prediction there, if any; `height`, what is drawn of the two.
     """
     columns = [*metric.estimate[:3], PREDICTED.get(metric.key, "")]
     scaled = cases.reindex(columns=columns).astype(float)
     scaled = scaled.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
     guess = scaled["guess"].mask(scaled["value"].notna())
     made = cases[["series", "mode", "seq_len", "suspect"]].assign(
+        sequences=cases["batch"] * scale,
         value=scaled["value"],
         guess=guess,
         height=scaled["value"].fillna(guess),
@@ -176,12 +179,15 @@ def _figure(
     styles = series_styles(order, suspects)
     strong = {name: _strengthened(style, layout.scale) for name, style in styles.items()}
     above = False
+    guided = layout.guides and every["seq_len"].nunique() > 1
     with styled(layout):
         figure = Figure(figsize=(layout.width, layout.width), dpi=DPI)
         shape = (len(panels), 1) if layout.stacked else (1, len(panels))
         grid = figure.subplots(*shape, sharey=shared, squeeze=False).flat
         for i, (axes, panel) in enumerate(zip(grid, panels, strict=True)):
             low, high = limits(every if shared else panel.points)
+            if guided:
+                low, high = with_room(low, high)
             above |= bool((panel.points["guess"] > high).any())
             axes.set_title(panel.title)
             # limits first: where nothing is to be drawn an axis has none of its own
@@ -189,6 +195,8 @@ def _figure(
             axes.set_yscale("log")
             for name, curve in panel.points.groupby("series", sort=False):
                 _draw(axes, curve, strong[str(name)], high)
+            if guided:
+                draw_guides(axes, panel.points, GUIDE * layout.scale, layout.small)
             length_axis(axes, map(int, panel.points["seq_len"]), shape[1], layout)
             if i == len(panels) - 1 or not layout.stacked:
                 short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
@@ -199,6 +207,7 @@ def _figure(
             if i == 0 or layout.stacked or not shared:
                 axes.set_ylabel(panel.axis)
         figure.align_ylabels()
+        note += slopes_note(every["mode"].unique() if guided else ())
         note += " ".join(_notes(every, names, above))
         lay_out(figure, {names[name]: strong[name] for name in order}, note, layout)
     return figure

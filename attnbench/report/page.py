@@ -1,6 +1,7 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnbench.analysis.conclusions import Question
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER = "answer_"  # with which the names of the tables of answers begin
-# columns of the summary that only the program needs
-INTERNAL = ("key", "match", "sizes", "batch_scale")
 
 
 def report_files(
@@ -33,18 +32,19 @@ def report_files(
     formats: Sequence[str] = ("png",),
     tables: Sequence[Table] = (),
     size: ReportSize = ReportSize.PAGE,
+    slopes: bool = False,
 ) -> dict[str, bytes]:
     """File name to content: figures and exports in each of `formats`, tables, all cases.
 
     The formats are png, svg and pdf, and those of `exports`. `tables` are those of `report_tables`
-    unless given. Figures and LaTeX tables fit the place of this `size`.
+    unless given. Figures and LaTeX tables fit the place of this `size`. With `slopes` figures show
+    how steep costs are that grow as N and as N².
     """
-    layout = LAYOUTS[size]
+    layout = replace(LAYOUTS[size], guides=slopes)
     sweep = analysis.sweep
     cases = analysis.cases
     tables = tables or [*report_tables(analysis)]
     suspects = analysis.suspects
-    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     described = captions(cases, sweep)
     pictures = {
         f"{stem}.{end}": saved(figure, end, layout)
@@ -77,7 +77,7 @@ def report_files(
         files["answer.tex"] = latex.table(both, layout.table, groups).encode()
     files |= {f"{one.name}.csv": delimited.table(one, suspects) for one in tables}
     files["conclusions.csv"] = delimited.table(listed(analysis.conclusions), suspects)
-    return files | {"cases.csv": delimited.frame(recorded)}
+    return files | {"cases.csv": delimited.frame(analysis.reported)}
 
 
 def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:

@@ -29,6 +29,7 @@ class Layout:
     stacked: whether panels stand one below the other with the legend below them, not side by side
         with the legend beside them.
     table: the width that a LaTeX table may take, in points of TeX (72.27 to the inch).
+    guides: whether figures show how steep costs are that grow as N and as N².
     """
 
     width: float
@@ -37,6 +38,7 @@ class Layout:
     height: float = 177.0
     stacked: bool = False
     table: float
+    guides: bool = False
 
     @property
     def scale(self) -> float:

@@ -145,8 +145,12 @@ class ProgressLine:
         if more := len(texts[TOLD:]):
             texts[TOLD:] = [f"… and {more} more"]
         if texts:
-            line = clean("   ".join((stage, *texts)))
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.stay("   ".join((stage, *texts)))
+
+    def stay(self, text: str) -> None:
+        """A line that stays, unless it is empty."""
+        if text:
+            self.console.print(clean(text), markup=False, highlight=False, soft_wrap=True)
 
     def show(self, running: str, stage: str, counts: str, left_s: float) -> None:
         """Show the time spent, of how much, what is done, and what is running.

@@ -1,10 +1,11 @@
 """The title of a report: what was measured, at which lengths, and on what."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from attnbench.analysis.report import Analysis
-from attnbench.records import Environment, Name, Outcome, Part, Sweep, units
+from attnbench.records import Environment, Name, units
+from attnbench.records.metrics import TIME
 from attnbench.report.conclusions import in_order
 from attnbench.report.styles import labels
 
@@ -17,25 +18,26 @@ AN = re.compile(r"[aeiou]|nvidia\b", re.IGNORECASE)  # the sounds after which `a
 def title(analysis: Analysis) -> str:
     """`Fastformer and Transformer, 128 to 65,536 tokens, on an AMD EPYC`.
 
-    The lengths are those at which anything was timed.
+    Mechanisms and lengths are those that were timed. Where none was, those that were to be:
+    `Fastformer and Transformer, nothing timed, on an AMD EPYC`.
     """
-    sweep = analysis.sweep
-    parts = [_measured(sweep, analysis.suspects)]
-    timed = {run.case for run in sweep.runs if run.part is Part.TIME and run.outcome is Outcome.OK}
-    lengths = [p.case.workload.seq_len for p in sweep.plan if p.case.key in timed]
-    if lengths:
-        parts.append(f"{units.between(min(lengths), max(lengths))} tokens")
-    parts += filter(None, [_place(sweep.sessions)])
+    cases = analysis.cases
+    timed = cases[cases[TIME].notna()]
+    shown = cases if timed.empty else timed
+    parts = [_measured([*shown["series"].unique()], analysis.suspects)]
+    if timed.empty:
+        parts.append("nothing timed")
+    else:
+        lengths = timed["seq_len"]
+        parts.append(f"{units.between(int(lengths.min()), int(lengths.max()))} tokens")
+    parts += filter(None, [_place(analysis.sweep.sessions)])
     return ", ".join(parts)
 
 
-def _measured(sweep: Sweep, suspects: Iterable[str]) -> str:
-    """`Fastformer and Transformer`, `42 mechanisms`, `Transformer in 3 forms or options`."""
-    series = [*dict.fromkeys(line.case.series for line in sweep.plan)]
+def _measured(series: Sequence[str], suspects: Iterable[str]) -> str:
+    """`Fastformer and Transformer`, `42 mechanisms`, `Transformer in 3 forms, options or sizes`."""
     marked = {Name.read(name).mechanism for name in suspects}
     mechanisms = [*dict.fromkeys(Name.read(name).mechanism for name in series)]
-    if not mechanisms:
-        return "No mechanisms"
     if len(mechanisms) > NAMED:
         return f"{units.count(len(mechanisms))} mechanisms"
     names = labels(mechanisms, [name for name in mechanisms if name in marked])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.visits import timed
+from attnbench.analysis.visits import BlockResults, timed
 from attnbench.records import Block, Outcome, Part, Run, Sample
 from attnbench.records.modes import Mode
 
@@ -62,3 +62,50 @@ def test_what_was_timed_before_is_not_told_again():
     assert told("slow", slow=both) == []
     late = told("middle", slow=both, fast=(run("fast"), run("fast", 1)))
     assert [each.series for each in late] == ["fast", "middle"]
+
+
+def uneven(name, took, rounds):
+    """The runs of a series whose rounds differ by a per cent."""
+    return tuple(
+        Run(
+            case=f"{name}",
+            part=Part.TIME,
+            round=r,
+            outcome=Outcome.OK,
+            samples=tuple(
+                Sample(1, s := took * (1 + 0.01 * ((r + len(name)) % 2)), s, None, s, 0, 0, lap)
+                for lap in range(4)
+            ),
+        )
+        for r in range(rounds)
+    )
+
+
+def test_a_comparison_is_told_once_when_its_interval_excludes_a_tenth_either_way():
+    results = BlockResults({}, None)
+
+    def told(rounds):
+        took = {"a": 0.1, "ab": 0.102, "abc": 0.2}
+        runs = {name: uneven(name, s, rounds) for name, s in took.items()}
+        return {(one.fast, one.slow): one for one in results.decided(BLOCK, runs)}
+
+    assert told(1) == {}, "a single round has no interval"
+    decided = {pair: one for rounds in range(2, 6) for pair, one in told(rounds).items()}
+    assert decided.keys() == {("a", "abc"), ("ab", "abc")}, "what ties is not decided"
+    first = decided["a", "abc"]
+    assert 1.1 < first.low < 2.0 < first.high < 2.3
+    assert told(6) == {}, "each is told once"
+
+
+def test_what_a_comparison_of_stacks_says_is_of_a_layer():
+    results = BlockResults({"abc": 4}, None)
+    runs = {"a": uneven("a", 0.1, 4), "abc": uneven("abc", 0.2, 4)}
+    (decided,) = results.decided(BLOCK, runs)
+    assert (decided.fast, decided.slow) == ("abc", "a")
+    assert (decided.low, decided.high) == pytest.approx((2.0, 2.0), rel=0.05)
+
+
+@pytest.mark.parametrize("note", ["suspect", "launches"])
+def test_what_is_not_ranked_is_not_compared(note):
+    odd = tuple(replace(run, notes={note: "yes"}) for run in uneven("a", 0.1, 4))
+    assert BlockResults({}, None).decided(BLOCK, {"a": odd, "abc": uneven("abc", 0.2, 4)}) == []

@@ -16,8 +16,8 @@ blocks of a process. The situations add
 - processes: processes vary by 3 %, and by a further 1 % in each block;
 - first laps: that of each visit pays for page faults, up to the 1 % that the warm-up may leave;
 - slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 40 %; the
-  probes beside the laps, which correlate with them by 0.8 to 0.95, serve as a control variate, with
-  a slope that each sweep estimates;
+  probes beside the laps, which correlate with them by 0.8 to 0.95, tell how slow it was, and their
+  deviations are taken from the times, times a slope that each sweep estimates;
 - layouts: where memory lies favours one series over another by 3.5 % (standard deviation of a
   ratio) in all that one server's processes measure, and each round has a server of its own;
 - one layout: the same, but a single server for the whole sweep, as no sweep has any more;

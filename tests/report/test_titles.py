@@ -1,11 +1,12 @@
 """Titles of reports say in words what was measured, at which lengths, and on what."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.records import Outcome, Sweep
+from attnbench.records import Case, Outcome, Part, Sweep, Workload
 from attnbench.report.titles import title
 from tests.sweeps import sweep
 
@@ -55,15 +56,53 @@ def test_a_length_alone_is_said_once():
     assert ", 512 tokens, on " in titled(sweep(("fastformer",), lengths=(512,)))
 
 
-def test_lengths_that_nothing_was_timed_at_are_not_in_the_title():
-    whole = sweep(("fastformer",), lengths=(128, 512, 2048))
-    long = {p.case.key for p in whole.plan if p.case.workload.seq_len == 2048}
-    runs = tuple(
-        replace(run, outcome=Outcome.SKIPPED, samples=()) if run.case in long else run
+def only(whole: Sweep, chosen: Callable[[Case], bool]) -> Sweep:
+    """The sweep as it is where only the chosen cases were timed, and the others skipped."""
+    left = {line.case.key for line in whole.plan if not chosen(line.case)}
+    runs = (
+        replace(run, outcome=Outcome.SKIPPED, samples=(), reason="over the budget")
+        if run.case in left and run.part is Part.TIME
+        else run
         for run in whole.runs
     )
-    assert "Fastformer, 128 to 512 tokens, on " in titled(replace(whole, runs=runs))
+    return replace(whole, runs=tuple(runs))
 
 
-def test_a_sweep_without_times_has_no_lengths_in_its_title():
-    assert titled(replace(sweep(("fastformer",)), runs=())).startswith("Fastformer, on a")
+def test_lengths_that_nothing_was_timed_at_are_not_in_the_title():
+    timed = only(sweep(("fastformer",)), lambda case: case.workload.seq_len <= 8192)
+    assert titled(timed).startswith("Fastformer, 128 to 8,192 tokens, on an ")
+
+
+def test_mechanisms_that_were_not_timed_are_not_in_the_title():
+    whole = sweep(("fastformer", "transformer", "linformer"), lengths=(128, 512))
+    timed = only(whole, lambda case: case.mechanism != "linformer")
+    assert titled(timed).startswith("Fastformer and Transformer, 128 to 512 tokens, on ")
+
+
+def test_mechanisms_that_were_not_timed_are_not_counted():
+    names = ("fastformer", "transformer", "linformer", "longformer", "bigbird")
+    whole = sweep(names, lengths=(128, 512))
+    timed = only(whole, lambda case: case.mechanism != "bigbird")
+    assert titled(timed).startswith("4 mechanisms, ")
+
+
+def test_forms_that_were_not_timed_are_not_counted():
+    whole = sweep(("transformer:eager", "transformer:sdpa"), lengths=(128, 512))
+    timed = only(whole, lambda case: case.form == "sdpa")
+    assert titled(timed).startswith("Transformer, 128 to 512 tokens, on ")
+
+
+def test_a_curve_whose_form_changes_with_length_is_one_mechanism():
+    def form(mechanism: str, workload: Workload) -> str:
+        return "eager" if workload.seq_len < 512 else "folded"
+
+    whole = sweep(("fastformer",), lengths=(128, 512), form=form)
+    assert titled(whole).startswith("Fastformer, 128 to 512 tokens, on ")
+
+
+@pytest.mark.parametrize(
+    "ended", [lambda whole: only(whole, lambda case: False), lambda whole: replace(whole, runs=())]
+)
+def test_a_sweep_without_times_says_so_in_its_title(ended):
+    whole = ended(sweep(("fastformer", "transformer"), lengths=(128, 512)))
+    assert titled(whole).startswith("Fastformer and Transformer, nothing timed, on an Imaginary")

@@ -36,11 +36,11 @@ together reach 93 to 94 %.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from statistics import NormalDist
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,16 @@ class Means(NamedTuple):
     se: Array
     df: Array
     rounds: NDArray[np.int_]
+
+
+class Decided(NamedTuple, Generic[Curve, Key]):
+    """How many times as fast one series of a block is as another, to within an interval."""
+
+    block: Key
+    fast: Curve
+    slow: Curve
+    low: float
+    high: float
 
 
 class Certainty(NamedTuple):
@@ -214,10 +224,7 @@ def so_far(
     blocks = numbered(block for _, block in laps)
     if len(series) < 2:
         return {}, {}, {}
-    sets = {(block, r): r for (_, block), by_round in laps.items() for r in by_round}
-    logs = gathered(laps, series, blocks, sets)
-    # the degrees of freedom are those of stopping by precision
-    averages = means(logs, list(combinations(series.values(), 2)), LEAST_ROUNDS)
+    averages = means_so_far(laps)
     by_block = zip(blocks, certainties(averages), strict=True)
     widths: dict[tuple[Curve, Key], float] = {}
     undecided: dict[tuple[Curve, Key], float] = {}
@@ -230,6 +237,32 @@ def so_far(
                 if not abs(log) - half > DECIDED:
                     undecided[case] = max(width, undecided.get(case, 0.0))
     return {block: certainty for block, certainty in by_block if certainty}, widths, undecided
+
+
+def means_so_far(laps: BlockLaps[Curve, Key]) -> Means:
+    """The means of an unfinished sweep, of at least two series, in the order of `laps`."""
+    series = numbered(curve for curve, _ in laps)
+    blocks = numbered(block for _, block in laps)
+    sets = {(block, r): r for (_, block), by_round in laps.items() for r in by_round}
+    logs = gathered(laps, series, blocks, sets)
+    # the degrees of freedom are those of stopping by precision
+    return means(logs, list(combinations(series.values(), 2)), LEAST_ROUNDS)
+
+
+def decided_so_far(laps: BlockLaps[Curve, Key]) -> Iterator[Decided[Curve, Key]]:
+    """The ratios of an unfinished sweep whose interval has nothing within `DECIDED` of 1."""
+    series = numbered(curve for curve, _ in laps)
+    blocks = numbered(block for _, block in laps)
+    if len(series) < 2:
+        return
+    averages = means_so_far(laps)
+    rows = zip(blocks, averages.log, half_widths(averages.se, averages.df), strict=True)
+    for block, logs, halves in rows:
+        for pair, log, half in zip(combinations(series, 2), logs, halves, strict=True):
+            if abs(log) - half > DECIDED:
+                fast, slow = pair if log < 0 else pair[::-1]
+                ends = math.exp(abs(log) - half), math.exp(abs(log) + half)
+                yield Decided(block, fast, slow, *ends)
 
 
 def means(logs: Array, pairs: Sequence[tuple[int, int]], most_rounds: float = math.inf) -> Means:

@@ -1,8 +1,8 @@
 """How a sweep judges claims, by the 95 % confidence intervals of what it measured.
 
 A claim is reproduced only if the whole interval lies where the claim says, and contradicted only if
-all of it lies elsewhere; what holds for counts alone agrees by count. Everything else is not known,
-with the options of a sweep that would decide it. Costs are per sequence.
+all of it lies elsewhere; what only counts show is true of exact counts. Everything else is not
+known, with the options of a sweep that would decide it. Costs are per sequence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -85,10 +85,11 @@ class ClaimCheck:
     @property
     def label(self) -> str:
         """What the number behind an answer is called."""
-        name = TABLE[self.check.quantity].name
+        metric = TABLE[self.check.quantity]
+        name = metric.title or metric.label
         mode = self.plan.mode
         if self.check.predicate == "exponent":
-            return f"exponent of {name} of {self.a}, {mode}"
+            return f"power of N in {name} of {self.a}, {mode}"
         return f"{name} of {self.a} over {self.b}, {mode}"
 
     def concluded(

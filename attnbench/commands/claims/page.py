@@ -9,8 +9,8 @@ from attnbench.report.grid import Cell, Column, Table, table, words
 
 NOTE = (
     "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
-    " it lies elsewhere; agrees by count: an exact count, such as that of the multiplications that"
-    " a mechanism declares, grows or compares as claimed; times, if the claim is of them, do not"
+    " it lies elsewhere; true of exact counts: the number of multiplications of the mechanism, or"
+    " another exact count, grows or compares as claimed; times, if the claim is of them, do not"
     " show it yet. The source had another machine, code and sizes: for a number without a range,"
     " half to twice of it is allowed."
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from attnbench.commands import options
-from attnbench.commands.options import argument, option
+from attnbench.commands.options import argument, option, switch
 from attnbench.commands.publishing import publish
 from attnbench.errors import UsageError
 from attnbench.report import ReportSize
@@ -28,6 +28,9 @@ def report(
         default=ReportSize.PAGE,
         complete=completion.words(ReportSize),
     ),
+    slopes: bool = switch(
+        "--slopes", "Show in figures how steep costs are that grow as N and as N²."
+    ),
     json_: bool = options.as_json(),
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
@@ -42,4 +45,4 @@ def report(
         )
     chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))
     place = axes.word(size, "--size", ReportSize)
-    publish(sweep, None, chosen, json_, against, out, place)
+    publish(sweep, None, chosen, json_, against, out, place, slopes)

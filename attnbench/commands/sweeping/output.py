@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from attnbench.analysis.statistics.curves import series_names
-from attnbench.analysis.visits import timed
+from attnbench.analysis.visits import BlockResults
 from attnbench.commands import console
 from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.records import Block, Environment, Request, Run, Shard
@@ -18,6 +18,8 @@ from attnbench.report.terminal import ProgressLine
 from attnbench.running import session, shards
 from attnbench.running.plan import Plan
 from attnbench.running.pool import Pool
+
+DECIDED = 2  # comparisons in a line
 
 
 def measure_and_show(
@@ -41,12 +43,19 @@ def measure_and_show(
     series = series_names(cases)
     names = labels(series.values())
     depths = {series[planned.case.key]: planned.depth for planned in cases}
+    results = BlockResults(depths, request.batch_tokens)
     of = " per layer" if max(depths.values(), default=1) > 1 else ""
     with ProgressLine(console.err()) as line:
 
         def visited(block: Block, new: Sequence[str], runs: Mapping[str, tuple[Run, ...]]) -> None:
             stage = f"N = {block.seq_len:,} {block.mode}{of}"
-            line.first_times(timed(block, new, runs, request.batch_tokens, depths), stage, names)
+            line.first_times(results.first_times(block, new, runs), stage, names)
+            told = [
+                f"{names[each.fast]} is {each.low:.3g} to {each.high:.3g} times as fast as"
+                f" {names[each.slow]}"
+                for each in results.decided(block, runs)
+            ]
+            line.stay(decided_text(told, f"{block.mode} at {block.seq_len:,} tokens{of}"))
 
         def claim(here: Environment) -> None:
             if shard:
@@ -67,6 +76,15 @@ def measure_and_show(
         )
     console.err().print(f"finished in {time.monotonic() - began:.0f} s")
     return journal
+
+
+def decided_text(comparisons: Sequence[str], where: str) -> str:
+    """What has been decided so far, `where`: the first few comparisons, and how many there are."""
+    if not comparisons:
+        return ""
+    more = len(comparisons[DECIDED:])
+    further = [f"and {many(more, 'further comparison')}"] if more else []
+    return f"decided so far, in {where}: {'; '.join((*comparisons[:DECIDED], *further))}"
 
 
 def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:

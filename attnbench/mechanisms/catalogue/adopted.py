@@ -135,7 +135,8 @@ def adopt(offered: Any, name: str) -> Card:
         needs=needs,
         exempt={Exemption.EXTRA_PADDING: "the module depends on seq_len"} if by_length else {},
         declared=False,
-        no_decode_reason="decoding needs a card that describes the steps (see CONTRIBUTING)",
+        no_decode_reason="decoding token by token needs a description of its steps, a card (see"
+        " 'Add a mechanism' in CONTRIBUTING)",
     )
 
 

@@ -51,7 +51,7 @@ def judged(analysis, *checks: str, mode="inference"):
         ("ratio,transformer,fastformer,time,8192,12", "reproduced"),
         ("ratio,transformer,fastformer,time,8192,>= 30", "contradicted"),
         ("ratio,transformer,fastformer,time,8192,12.6..13", "not known"),
-        ("exponent,transformer,,core_flops,,2", "agrees by count"),
+        ("exponent,transformer,,core_flops,,2", "true of exact counts"),
         ("exponent,transformer,,core_flops,,1", "contradicted"),
         ('exponent,"fastformer,linformer",,time,,1', "reproduced"),
         ("exponent,transformer,,time,,2", "not known"),  # it still bends
@@ -77,7 +77,7 @@ def test_all_checks_must_hold(lab):
     true, false = "less,fastformer,linformer,time,>= 512,", "less,linformer,fastformer,time,,"
     counted, lost = "exponent,transformer,,core_flops,,2", "exponent,performer,,time,,1"
     assert judged(lab, true, false).answer == "contradicted"
-    assert judged(lab, true, counted).answer == "agrees by count"
+    assert judged(lab, true, counted).answer == "true of exact counts"
     assert judged(lab, true, lost).answer == "not known"
     assert "performer" in judged(lab, true, lost).reason
     assert judged(lab, true, mode="decode").answer == "not known"
@@ -102,7 +102,7 @@ def test_a_time_is_judged_only_where_it_was_measured(lab):
     untimed = analyse(replace(lab.sweep, runs=tuple(lost)))
     for check in ("exponent,transformer,,time,,2", "less,fastformer,transformer,time,,"):
         assert judged(untimed, check).answer == "not known"
-    assert judged(untimed, "exponent,transformer,,core_flops,,2").answer.startswith("agrees")
+    assert judged(untimed, "exponent,transformer,,core_flops,,2").answer.startswith("true of")
 
 
 def test_no_claim_is_judged_by_times_that_include_launches(lab):
@@ -122,7 +122,7 @@ def test_ratios_of_laps_taken_in_turns_are_judged(monkeypatch, lab):
 
 def test_the_verb_judges_the_shipped_claims_or_a_file_of_ones_own(tmp_path):
     assert "25 claims: " in (shipped := here("claims", STORED).stdout)
-    assert "agrees by count" in shipped
+    assert "true of exact counts" in shipped
     file = tmp_path / "meine Behauptungen.csv"
     row = "mine,Größer.,ratio,transformer:eager,fastformer,time,inference,512,>= 2\n"
     file.write_text("id,claim,predicate,a,b,quantity,mode,lengths,value\n" + row, "utf-8-sig")

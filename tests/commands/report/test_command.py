@@ -12,7 +12,7 @@ import pytest
 
 from attnbench.commands.console import plain
 from tests.commands.commands import here, refused
-from tests.records.storage.recorded import rewrite
+from tests.records.storage.recorded import SMALL, rewrite
 
 DATA = Path(__file__).parents[2] / "data" / "small"  # N = 512, 2,048 and 8,192
 
@@ -71,6 +71,19 @@ def test_figures_and_tables_are_made_for_the_place_that_is_named(folder: Path):
         widths[size] = int(found[1])
     assert widths["column"] < 234 < widths["text"] < 486
     assert "--size 'big' is not column" in refused("report", folder, "--size", "big")
+
+
+def test_figures_show_slopes_where_asked(folder: Path, tmp_path: Path):
+    report(folder, "--formats", "svg", "--out", tmp_path / "usual")
+    report(folder, "--formats", "svg", "--out", tmp_path / "guided", "--slopes")
+    for name in ("fig2.svg", "memory.svg"):
+        assert "∝ N²" not in (tmp_path / "usual" / name).read_text()
+        assert "∝ N²" in (tmp_path / "guided" / name).read_text()
+
+
+def test_one_length_has_no_slopes_to_show(tmp_path: Path):
+    (tmp_path / "sweep.jsonl").write_bytes(SMALL)
+    assert "--slopes: figures of one length have none" in report(tmp_path, "--slopes").stderr
 
 
 def test_crossovers_against_a_mechanism_are_shown(folder: Path):

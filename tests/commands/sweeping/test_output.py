@@ -7,7 +7,7 @@ import pytest
 
 import attnbench
 from attnbench.commands.sweeping.asked import Asked
-from attnbench.commands.sweeping.output import interruption_message
+from attnbench.commands.sweeping.output import decided_text, interruption_message
 from attnbench.commands.sweeping.planning import foretell
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
@@ -106,3 +106,11 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
         assert step["state_bytes"] == 3 * 2 * n * 16 * 4
         assert cases["retention", n]["state_bytes"] == 3 * 16 * 8 * 2 * 4
     assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
+
+
+def test_what_is_decided_is_one_line_with_the_first_comparisons():
+    where = "training at 128 tokens"
+    said = [f"{name} is 1.42 to 1.47 times as fast as b" for name in "acd"]
+    assert decided_text([], where) == ""
+    assert decided_text(said[:1], where) == f"decided so far, in {where}: {said[0]}"
+    assert decided_text(said, where).endswith(f": {said[0]}; {said[1]}; and 1 further comparison")
