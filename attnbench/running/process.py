@@ -146,16 +146,17 @@ class Process(AbstractContextManager["Process"]):
             return self.death()
         return self.read(line, question) if line else None
 
-    def wait(self, limit_s: float, other: "Process") -> None:
-        """Block until this process or another one sends something or ends, or until it is time.
+    def wait(self, limit_s: float, *others: "Process") -> None:
+        """Block until this process or one of others sends something or ends, or until it is time.
 
         What they print meanwhile is read.
         """
         end_s = time.monotonic() + limit_s
-        pipes = [self.pipe, other.pipe]
+        processes = (self, *others)
+        pipes = [process.pipe for process in processes]
         while all(pipe.fileno() >= 0 for pipe in pipes):
             left_s = end_s - time.monotonic()
-            outputs = {p.output: p for p in (self, other) if p.output.fileno() >= 0}
+            outputs = {p.output: p for p in processes if p.output.fileno() >= 0}
             ready = readable(left_s, *pipes, *outputs)
             for output in outputs.keys() & {*ready}:
                 outputs[output].listen()

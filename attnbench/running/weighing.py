@@ -183,7 +183,7 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
         """Wait for what is under way; end it where the budget ends."""
         while self.under_way:
             most_s = min(self.left_s(self.under_way), max(LEAST_S, self.agenda.left_s()))
-            self.under_way.process.wait(max(0.0, most_s), self.under_way.process)
+            self.under_way.process.wait(max(0.0, most_s))
             self.look(self.under_way)
             if self.agenda.left_s() <= 0:
                 self.give_way()

@@ -153,10 +153,11 @@ class Worker:
         assert question == self.pending[0]
         return None if self.left_s > 1e-9 else self.answer()
 
-    def wait(self, limit_s, other):
-        assert not self.stopped
-        assert not other.stopped
-        self.machine.passes(max(0.0, min(limit_s, self.left_s, other.left_s)))
+    def wait(self, limit_s, *others):
+        workers = (self, *others)
+        assert len({*workers}) == len(workers)
+        assert not any(worker.stopped for worker in workers)
+        self.machine.passes(max(0.0, min(limit_s, *(worker.left_s for worker in workers))))
 
     def answer(self):
         (question, given, _), self.pending = self.pending, None
