@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import laps
 from tests.commands.commands import python
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,12 @@ def test_a_benchmark_makes_its_page(benchmark):
     assert made.startswith("# ")
     assert "Made by `python" in made
     assert re.search(r"\d of \d+ intervals contain|^\| .*\d.*\|$", made, re.MULTILINE)
+
+
+def test_the_share_of_laps_of_a_stored_sweep_is_that_of_its_journal():
+    whole_s, laps_s, timed_s, memory_s = laps.shares(ROOT / "reports" / "cpu-fig2")
+    assert 0 < memory_s < laps_s < timed_s
+    assert timed_s < whole_s
 
 
 @pytest.mark.faults

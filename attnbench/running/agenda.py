@@ -42,7 +42,8 @@ FIRST_WARMUP = 1 / 32
 class Agenda:
     """The plan of a sweep or of a part of it, its runs, and what is left to do in this round.
 
-    Only `begin`, `take` and `record` change it; whoever holds one asks it, and assigns nothing.
+    Only `begin`, `take`, `owe` and `record` change it; whoever holds one asks it, and assigns
+    nothing.
 
     request:      what was asked of the sweep
     plan:         the cases, those that cannot run included
@@ -78,6 +79,8 @@ class Agenda:
         # of each case, by round: what was measured of its time; and whether its memory was
         self.runs: dict[str, dict[int, Run]] = {key: {} for key in cases}
         self.weighed = set[str]()
+        # those whose memory is being measured beside races, by the case's key
+        self.owed: dict[str, Planned] = {}
         for run in self.earlier:
             if run.case in cases:
                 self._learn(cases[run.case], run)
@@ -107,11 +110,16 @@ class Agenda:
             if not self.round and not self.is_done(planned):
                 self.waiting[key] = planned
 
+    def owe(self, planned: Planned) -> None:
+        """Take into account that the memory of a case will be measured beside races."""
+        self.owed[planned.case.key] = planned
+
     def _learn(self, planned: Planned, run: Run) -> None:
         """Take a run of a case into account."""
         self.visit_costs.learn(planned, run)
         if run.part is Part.MEMORY:
             self.weighed.add(run.case)
+            self.owed.pop(run.case, None)
         else:
             self.runs[run.case][run.round] = self.whole(planned, run)
 
@@ -147,10 +155,17 @@ class Agenda:
             return math.inf
         return self.request.budget_s - (self.clock() - self.begun_s)
 
+    def free_s(self) -> float:
+        """Seconds left of the budget, without those that measurements beside races may need.
+
+        Where a race leaves them no time, they take time of their own in the end.
+        """
+        return self.left_s() - sum(map(self.costs.memory_s, self.owed.values()))
+
     def fitting(self, cases: Iterable[Planned], reserve_s: float) -> list[Planned]:
         """The cheapest of these cases whose first visits leave `reserve_s` of the budget."""
         chosen: list[Planned] = []
-        left_s = self.left_s() - reserve_s
+        left_s = self.free_s() - reserve_s
         costs = [(self.cost_s(planned), planned) for planned in cases]
         for cost_s, planned in sorted(costs, key=lambda pair: pair[0]):
             needed_s = cost_s + (0.0 if self.is_done(planned) else self.link_s(planned.block))
@@ -226,6 +241,10 @@ class Agenda:
     def visit_s(self, planned: Planned) -> float:
         """Predicted seconds of one visit to a case."""
         return self.visit_costs.seconds(planned, self.settings, self.is_suspicious(planned))
+
+    def untimed_s(self, planned: Planned) -> float:
+        """Predicted seconds of one visit to a case in which none of its laps runs."""
+        return self.visit_s(planned) - self.visit_costs.laps_s(planned, self.settings)
 
     def is_suspicious(self, planned: Planned) -> bool:
         """Whether this round's visit to a case is to look for odd behaviour in it."""

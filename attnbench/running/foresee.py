@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from attnbench.analysis.costs import Costs
 from attnbench.records import Block, Mode, Outcome, Part, Planned, Request, Run, Series
 from attnbench.running.agenda import Agenda, blocks
+from attnbench.running.memory import waits
 from attnbench.running.order import Visit, after, visits
 from attnbench.running.visit_costs import VisitCosts, assumed_rates
+from attnbench.running.weighing import is_possible
 
 LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to run
 PEAKS_S = 1.5  # measuring the peak rates of the machine
@@ -38,9 +40,16 @@ class Foreseen:
     fronts: Sequence[ForeseenFront]  # of each mode of which anything is timed
 
 
-def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None) -> Foreseen:
-    """Add up the visits of a sweep, or of a shard's cases; without `memory_bytes` all fits."""
+def foresee(
+    request: Request, plan: Sequence[Planned], memory_bytes: int | None, cores: float = 1
+) -> Foreseen:
+    """Add up the visits of a sweep, or of a shard's cases; without `memory_bytes` all fits.
+
+    With more `cores` than are timed, memory is measured while races do anything but their laps.
+    """
     spent_s = 0.0
+    beside_s = 0.0  # in which what is measured beside races has run
+    beside = is_possible(request, cores)
     agenda = Agenda(
         request=request,
         plan=plan,
@@ -51,8 +60,16 @@ def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None)
     order = visits(agenda)
     visit = next(order, None)
     while visit is not None:
+        if beside and visit.part is Part.MEMORY and waits(agenda, visit.cases[0]):
+            agenda.owe(visit.cases[0])
+            visit = after(order, ())
+            continue
         spent_s += predicted_s(agenda, visit)
-        visit = after(order, [dry(planned, visit) for planned in visit.cases])
+        if visit.part is Part.TIME:
+            untimed_s = sum(map(agenda.untimed_s, visit.cases))
+            beside_s = measured_beside(agenda, beside_s + untimed_s)
+        visit = after(order, [dry(planned, visit.part, visit.round) for planned in visit.cases])
+    spent_s += max(0.0, sum(map(agenda.costs.memory_s, agenda.owed.values())) - beside_s)
     seconds = {p.case.key: agenda.costs.iteration_s(p) for p in agenda.plan if p.declared}
     out = (p for p in agenda.plan if p.refusal or p.case.key in agenda.waiting)
     return Foreseen(
@@ -70,9 +87,23 @@ def predicted_s(agenda: Agenda, visit: Visit) -> float:
     return sum(map(each_s, visit.cases))
 
 
-def dry(planned: Planned, visit: Visit) -> Run:
-    """A run of the visit that measured nothing."""
-    return Run(case=planned.case.key, part=visit.part, round=visit.round, outcome=Outcome.OK)
+def measured_beside(agenda: Agenda, seconds: float) -> float:
+    """Record the measurements of memory that end within so many seconds beside races.
+
+    Returns for how many of them the next one has run.
+    """
+    for planned in list(agenda.owed.values()):
+        memory_s = agenda.costs.memory_s(planned)
+        if memory_s > seconds:
+            return seconds
+        seconds -= memory_s
+        agenda.record((planned,), (dry(planned, Part.MEMORY, 0),))
+    return 0.0
+
+
+def dry(planned: Planned, part: Part, round_: int) -> Run:
+    """A run that measured nothing."""
+    return Run(case=planned.case.key, part=part, round=round_, outcome=Outcome.OK)
 
 
 def fronts(agenda: Agenda) -> list[ForeseenFront]:

@@ -14,11 +14,20 @@ def races(agenda: Agenda, cases: Sequence[Planned]) -> list[list[Planned]]:
 
     Processes of one race need not end for another.
     """
-    contexts = len(set(agenda.costs.series.values()))
-    room = agenda.device.shared * agenda.memory_bytes
-    room -= contexts * agenda.costs.context_bytes
     link = agenda.link(cases[0].block)
-    return groups(cases, agenda.costs.needed_bytes, room, agenda.memory_bytes, link)
+    needed = agenda.costs.needed_bytes
+    return groups(cases, needed, shared_bytes(agenda), agenda.memory_bytes, link)
+
+
+def shared_bytes(agenda: Agenda) -> float:
+    """Memory that cases may need together, without what idle processes take of a device."""
+    contexts = len(set(agenda.costs.series.values()))
+    return agenda.device.shared * agenda.memory_bytes - contexts * agenda.costs.context_bytes
+
+
+def fit_together(agenda: Agenda, cases: Iterable[Planned]) -> bool:
+    """Whether these cases fit into memory at once."""
+    return sum(map(agenda.costs.needed_bytes, cases)) <= shared_bytes(agenda)
 
 
 def groups(
@@ -49,6 +58,14 @@ def groups(
         else:
             chosen[-1].append(planned)
     return [group for group in chosen if not has_raced or group != [link]]
+
+
+def waits(agenda: Agenda, planned: Planned) -> bool:
+    """Whether the memory of a case can be measured beside races, and later ones do not need it.
+
+    What nobody knows of its bytes decides which longer cases are tried.
+    """
+    return not (is_crowded(agenda, planned) or agenda.costs.is_unknown(planned, CostKind.BYTES))
 
 
 def is_crowded(agenda: Agenda, planned: Planned) -> bool:

@@ -3,8 +3,8 @@
 1. The common front: whole blocks from short to long, so that all series grow together and can be
    compared. They take `COMMON` of the budget, at every second length.
 2. The far front: every other case once, cheap ones first, so that each curve goes as far as it can
-   within `RANGE` of the budget. The memory of a case is measured after its first visit: a peak is
-   exact and takes one iteration.
+   within `RANGE` of the budget. The memory of a case is measured after its first visit, or from
+   then on beside other visits: a peak is exact and takes one iteration.
 3. `WANTED` rounds of whole blocks, then more of the cases with a ratio that is not decided. Where
    the budget is not enough for all, visits come first that narrow a ratio most in their time.
 4. What is left of the budget goes to the cases that did not fit into 2, and then to further rounds
@@ -43,7 +43,8 @@ class Visit:
     cases: Sequence[Planned]
 
 
-# It is sent the runs of each visit: one of each case, but for those that the budget cut off.
+# It is sent the runs of each visit: one of each case, but for those that the budget cut off, and
+# for those of memory that is measured beside races, whose runs are recorded as they end.
 Visits: TypeAlias = Generator[Visit, Sequence[Run], None]
 
 
@@ -80,7 +81,8 @@ def visit(agenda: Agenda, cases: Sequence[Planned]) -> Visits:
     for planned in () if agenda.round else cases:
         if agenda.was_timed(planned) and agenda.lacks_memory(planned):
             runs = yield Visit(round=0, part=Part.MEMORY, cases=(planned,))
-            agenda.record((planned,), runs)
+            if planned.case.key not in agenda.owed:
+                agenda.record((planned,), runs)
 
 
 def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> Visits:
@@ -164,7 +166,7 @@ def further_rounds(agenda: Agenda, until_decided: bool = False) -> Visits:
         agenda.draw().shuffle(chosen)
         for cases in chosen:
             visit_s = sum(map(agenda.visit_s, cases)) + agenda.link_s(cases[0].block)
-            if visit_s <= agenda.left_s():
+            if visit_s <= agenda.free_s():
                 yield from visit(agenda, cases)
             else:
                 agenda.record(cases, ())
@@ -172,7 +174,7 @@ def further_rounds(agenda: Agenda, until_decided: bool = False) -> Visits:
 
 def affordable(agenda: Agenda, until_decided: bool) -> Iterable[Planned]:
     """The cases of this round: as many as the budget allows, and is spent best on."""
-    left_s = agenda.left_s()
+    left_s = agenda.free_s()
     within: dict[str, Planned] = {}
     for _, planned in sorted(due(agenda, until_decided), key=itemgetter(0)):
         visit_s = agenda.visit_s(planned)

@@ -10,7 +10,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from multiprocessing.connection import wait
@@ -24,6 +24,7 @@ from attnbench.errors import OverBudget
 from attnbench.records import Cause, Outcome
 from attnbench.records.messages import A, Failure, ProcessQuestion, read_answer, written
 from attnbench.records.notes import left_running
+from attnbench.running import stopping
 
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
@@ -68,6 +69,8 @@ class Process(AbstractContextManager["Process"]):
         output.setblocking(False)
         self.printed = b""
         self.asked = 0  # questions
+        self.begun_s = 0.0  # when the last one was asked
+        self.begun_line = bytearray()  # what has come of the next line
         self.kills = oom_kills()
         self.is_killed = False  # by its parent
         self.refused: Failure | None = None
@@ -95,29 +98,83 @@ class Process(AbstractContextManager["Process"]):
         ended it.
         Raises `OverBudget` if the whole budget ends before this question's time limit.
         """
+        return self.send(question) or self.receive(question, limit_s)
+
+    def send(self, question: ProcessQuestion[A]) -> Failure | None:
+        """Ask a question, the answer to which `receive` or `poll` gives; why it cannot be asked."""
         if self.refused is not None:
             return self.refused
         if not self.alive:
             return lost("its process is gone")
-        begun = time.monotonic()
-        left_s = self.left_s()
+        self.begun_s = time.monotonic()
         self.asked += 1
         try:
             message = json.dumps([self.asked, written(question)])
             self.pipe.sendall(message.encode() + b"\n")
-            if line := self.line(min(limit_s, left_s)):
-                return self.read(line, question)
         except OSError:
             self.pipe.close()
             return self.death()
+        return None
+
+    def receive(self, question: ProcessQuestion[A], limit_s: float) -> A | Failure:
+        """The answer to the question that was sent, as `ask` gives it, within so many seconds.
+
+        Raises `OverBudget` as `ask` does.
+        """
+        left_s = self.left_s()
+        if (answer := self.read_within(question, min(limit_s, left_s))) is not None:
+            return answer
         left = self.end()
         if left_s <= limit_s:
             raise OverBudget(f"ended while waiting for {question.about}")
         return Failure(
             outcome=Outcome.TIMEOUT,
-            reason=f"no answer after {time.monotonic() - begun:.0f} s; killed",
+            reason=f"no answer after {time.monotonic() - self.begun_s:.0f} s; killed",
             notes=left_running(left),
         )
+
+    def poll(self, question: ProcessQuestion[A]) -> A | Failure | None:
+        """The answer to the question that was sent, or the end of its process; None before that."""
+        return self.read_within(question, 0.0)
+
+    def read_within(self, question: ProcessQuestion[A], limit_s: float) -> A | Failure | None:
+        """The answer, or why there will be none; None if neither is known in time."""
+        try:
+            line = self.line(limit_s)
+        except OSError:
+            self.pipe.close()
+            return self.death()
+        return self.read(line, question) if line else None
+
+    def wait(self, limit_s: float, *others: "Process") -> None:
+        """Block until this process or one of others sends something or ends, or until it is time.
+
+        What they print meanwhile is read.
+        """
+        end_s = time.monotonic() + limit_s
+        processes = (self, *others)
+        pipes = [process.pipe for process in processes]
+        while all(pipe.fileno() >= 0 for pipe in pipes):
+            left_s = end_s - time.monotonic()
+            outputs = {p.output: p for p in processes if p.output.fileno() >= 0}
+            ready = readable(left_s, *pipes, *outputs)
+            for output in outputs.keys() & {*ready}:
+                outputs[output].listen()
+            if left_s <= 0 or any(pipe in ready for pipe in pipes):
+                return
+
+    def bind(self, cores: Collection[int]) -> None:
+        """Let this process, which has no threads yet, run on these cores alone."""
+        with suppress(OSError):  # it has ended, which the next question tells
+            os.sched_setaffinity(self.pid, cores)
+
+    def stop(self) -> bool:
+        """Stop it with all that it has started, until it may `go_on`; whether that was possible."""
+        return stopping.stop(self.pid)
+
+    def go_on(self) -> None:
+        """Let it go on, with all that it has started."""
+        stopping.go_on(self.pid)
 
     def read(self, line: bytes, question: ProcessQuestion[A]) -> A | Failure:
         """The answer in a line; a process that sent another line is killed."""
@@ -137,11 +194,11 @@ class Process(AbstractContextManager["Process"]):
     def line(self, limit_s: float) -> bytes:
         """The next line that the process sends; empty if it is not complete in time.
 
-        A line that is longer than any answer ends early.
+        What has come of it is kept. A line that is longer than any answer ends early.
         Raises `OSError` at the end of the connection.
         """
         end = time.monotonic() + limit_s
-        data = bytearray()
+        data = self.begun_line
         while not data.endswith(b"\n") and len(data) <= LONGEST_ANSWER:
             left_s = end - time.monotonic()
             ready = readable(left_s, *(s for s in (self.pipe, self.output) if s.fileno() >= 0))
@@ -153,6 +210,7 @@ class Process(AbstractContextManager["Process"]):
                 data += more
             elif left_s <= 0:
                 return b""
+        self.begun_line = bytearray()
         return bytes(data)
 
     def listen(self) -> None:

@@ -14,7 +14,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -110,6 +110,7 @@ class Entry:
     iteration_s: float = 0.0
     wall_s: float = 0.0  # of an iteration; 0: unknown
     used: dict[int, Used] = field(default_factory=dict)  # for each lap
+    was_beside: bool = False  # beside something else when memory ran out
 
     @property
     def ending(self) -> Finished | Failure:
@@ -119,13 +120,32 @@ class Entry:
         return ending
 
 
+class Beside:
+    """What else may run while a round builds and finishes its cases; here nothing does.
+
+    While laps run, and while cases race again, it rests.
+    """
+
+    def ask(self, process: Process, question: ProcessQuestion[A], limit_s: float) -> A | Failure:
+        """The answer of a process of the race, as `Process.ask` gives it; meanwhile it goes on."""
+        return process.ask(question, limit_s)
+
+    def resting(self) -> AbstractContextManager[None]:
+        """Within the block nothing else runs."""
+        return nullcontext()
+
+    def give_way(self) -> bool:
+        """End what runs, for later, so that it holds no memory; whether anything did."""
+        return False
+
+
 class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
 
     `start` is called with the name of a series.
     `left_s` gives the seconds left of the budget; once none are left, no case is built, no pair of
     laps begins, and questions are limited to `LEAST_S`. With a `pace`, processes are measured on
-    its core.
+    its core. `beside` is what else may run meanwhile.
     """
 
     def __init__(
@@ -135,12 +155,14 @@ class Round(AbstractContextManager["Round"]):
         clock: Callable[[], float] = time.monotonic,
         pace: Pace | None = None,
         left_s: Callable[[], float] = lambda: math.inf,
+        beside: Beside | None = None,
     ) -> None:
         self.start = start
         self.draw = draw
         self.clock = clock
         self.pace = pace
         self.left_s = left_s
+        self.beside = beside or Beside()
         self.observe: Callable[[str], None] = lambda series: None  # called with whose turn it is
         self.limit_s: LimitSeconds = lambda series, wall_s: math.inf
         self.running: dict[str, Process] = {}
@@ -175,7 +197,9 @@ class Round(AbstractContextManager["Round"]):
         def again(names: Collection[str]) -> dict[str, Entry]:
             behind = next_pair(lap for entry in entries.values() for lap in entry.laps)
             once_more = {name: builds[name] for name in names}
-            return self.attempt(once_more, turns, max(first_lap, behind))
+            self.beside.give_way()
+            with self.beside.resting():
+                return self.attempt(once_more, turns, max(first_lap, behind))
 
         ended = {name: entry.failed for name, entry in entries.items() if entry.failed}
         # perhaps by someone else
@@ -185,6 +209,7 @@ class Round(AbstractContextManager["Round"]):
                     entries[name] = entry
         for name, entry in entries.items() if again_alone else ():
             others = any(self.running[other].alive for other in self.running.keys() - {name})
+            others = others or entry.was_beside
             if others and entry.failed and entry.failed.is_out_of_memory:
                 self.end(self.running)
                 entries |= again({name})
@@ -195,7 +220,8 @@ class Round(AbstractContextManager["Round"]):
         entries = {name: Entry() for name in builds}
         self.build(entries, builds)
         often = turns({n: entry.iteration_s for n, entry in entries.items() if not entry.failed})
-        self.take_turns({name: entries[name] for name in often}, often, first_lap)
+        with self.beside.resting():
+            self.take_turns({name: entries[name] for name in often}, often, first_lap)
         for name in often:
             self.finish(name, entries[name])
         return entries
@@ -281,13 +307,16 @@ class Round(AbstractContextManager["Round"]):
             process = self.running[name] = self.start(name)
         most_s = max(0.0, self.limit_s(name, entry.wall_s) - entry.elapsed_s)
         begun = self.clock()
-        answer = process.ask(question, min(most_s, max(LEAST_S, self.left_s())))
+        limit_s = min(most_s, max(LEAST_S, self.left_s()))
+        answer = self.beside.ask(process, question, limit_s)
         entry.elapsed_s += self.clock() - begun
         if not isinstance(answer, Failure):
             return answer
         cut_off = answer.is_timeout and self.left_s() <= 0
         entry.failed = CUT_OFF if cut_off else answer
         process.end()
+        if answer.is_out_of_memory:
+            entry.was_beside = self.beside.give_way()
         return None
 
 

@@ -2,13 +2,14 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from attnbench.analysis.costs import peak_rates
+from attnbench.devices.cgroups import cores
 from attnbench.devices.host import quietest_core
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
@@ -18,6 +19,7 @@ from attnbench.records.storage.journal import Journal, begun
 from attnbench.records.storage.resuming import done
 from attnbench.records.storage.schema import EndReason, Start
 from attnbench.records.units import many
+from attnbench.running import weighing
 from attnbench.running.agenda import Agenda
 from attnbench.running.pace import Pace
 from attnbench.running.plan import READER, Plan
@@ -84,9 +86,9 @@ def measure(
     began_s = time.monotonic()
     here = environment_of(request, pool)
     before(here)
-    start = Start(request, here, share.shard if share else None)
+    begins = Start(request, here, share.shard if share else None)
     with ExitStack() as unless_done, ExitStack() as stack:
-        journal = unless_done.enter_context(Journal(folder, start))
+        journal = unless_done.enter_context(Journal(folder, begins))
         pace = stack.enter_context(pace_of(request, pool))
         if share is None and options_file:
             store_options(folder, options_file)
@@ -100,9 +102,9 @@ def measure(
             begun=began_s,
             rates=peak_rates(here),
         )
-        visits = partial(
-            make_visits, agenda, starter(pool, request, pace), journal.append, pace=pace
-        )
+        start = starter(pool, request, pace)
+        spare = cores_beside(request, pace)
+        visits = partial(make_visits, agenda, start, journal.append, pace=pace, spare=spare)
         try:
             visits(observe=observe, observe_block=observe_block)
         except KeyboardInterrupt:
@@ -119,9 +121,9 @@ def starter(pool: Pool, request: Request, pace: Pace | None) -> Callable[..., Pr
     limit_bytes = request.settings.memory_limit_bytes
 
     def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:
-        return pool.of_round(round_, request.rounds, spare).process(
-            measures_memory=measures_memory, limit_bytes=limit_bytes
-        )
+        # memory needs no layout of its own, and its process may outlive a round
+        server = pool if measures_memory else pool.of_round(round_, request.rounds, spare)
+        return server.process(measures_memory=measures_memory, limit_bytes=limit_bytes)
 
     return start
 
@@ -130,6 +132,12 @@ def spare_cores(threads: int, pace: Pace | None) -> set[int]:
     """Cores on which nothing is timed; none where all may be."""
     cores = os.sched_getaffinity(0)
     return cores - {pace.core} if pace else cores if len(cores) > threads else set()
+
+
+def cores_beside(request: Request, pace: Pace | None) -> Collection[int]:
+    """Cores on which memory is measured beside races; none where it is measured alone."""
+    possible = weighing.is_possible(request, cores())
+    return spare_cores(request.settings.threads, pace) if possible else ()
 
 
 @contextmanager

@@ -1,25 +1,26 @@
 """The loop of a sweep: it makes visits in the order of `running.order` and stores every outcome.
 
 A block is all series at one mode, length and sizes; in a visit, cases of a block race. The memory
-of a case is measured after its first race. Processes and the clock are given, so that tests can
-replace them.
+of a case is measured after its first race, or beside later ones. Processes and the clock are given,
+so that tests can replace them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from attnbench.records import Block, Outcome, Part, Planned, Run
-from attnbench.records.messages import Build, Failure, MeasureMemory, of_case
+from attnbench.records.messages import Build, of_case
 from attnbench.running import order
 from attnbench.running.agenda import Agenda
 from attnbench.running.memory import is_crowded, keep_too_much
 from attnbench.running.order import Visit
 from attnbench.running.pace import Pace
-from attnbench.running.process import Process, ask_fresh
-from attnbench.running.race import CUT_OFF, LEAST_S, Round, run_of, turns
+from attnbench.running.process import Process
+from attnbench.running.race import CUT_OFF, Round, run_of, turns
+from attnbench.running.weighing import Weighings
 
 # Called with a block, the series just timed, and the runs of each series timed so far, by round.
 ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run, ...]]], None]
@@ -43,6 +44,7 @@ def make_visits(
     store: Callable[..., None],
     *,
     pace: Pace | None = None,
+    spare: Collection[int] = (),
     observe: Callable[[Progress], None] = lambda progress: None,
     observe_block: ObserveBlock = lambda block, series, runs: None,
 ) -> None:
@@ -55,26 +57,30 @@ def make_visits(
                    time; those of the same `round_` have the same memory layout
     store:         called with runs as they end
     pace:          tells the speed of the core; None: it is unknown
+    spare:         cores on which memory is measured beside races; none: it is measured alone
     observe:       called whenever another process has its turn
     observe_block: called whenever series of a block have been timed
     """
     store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and not agenda.is_done(p)))
     visits = order.visits(agenda)
     visit = next(visits, None)
-    with ExitStack() as under_way:
+    weigher = partial(start, round_=0, measures_memory=True)
+    weighings = Weighings(agenda, weigher, store, spare)
+    with weighings, ExitStack() as under_way:
         number = None
         while visit is not None:
             if visit.round != number:
                 under_way.close()  # the processes of a round end before those of another start
                 number = visit.round
                 starts = partial(start, round_=number)
-                processes = Round(starts, agenda.draw(), agenda.clock, pace, agenda.left_s)
+                how = (agenda.clock, pace, agenda.left_s, weighings)
+                processes = Round(starts, agenda.draw(), *how)
                 under_way.enter_context(processes)
             block = visit.cases[0].block
             processes.observe = partial(shown, agenda, block, observe)
             cases = {planned.case.key: planned for planned in visit.cases}
             untimed = {key for key, planned in cases.items() if not agenda.is_done(planned)}
-            runs = made(agenda, processes, visit)
+            runs = made(agenda, processes, visit, weighings)
             store(*(agenda.whole(cases[run.case], run) for run in runs))
             visit = order.after(visits, runs)
             timed = [run.case for run in runs if run.outcome is Outcome.OK and run.case in untimed]
@@ -82,14 +88,19 @@ def make_visits(
                 series = [str(agenda.series(cases[key])) for key in timed]
                 runs_so_far = {str(name): own for name, own in agenda.runs_of(block).items()}
                 observe_block(block, series, runs_so_far)
+            weighings.make_again(processes)
+            if visit is None:
+                weighings.make_rest(processes)
     store(*(agenda.left_out(p) for p in agenda.waiting.values() if not agenda.is_done(p)))
 
 
-def made(agenda: Agenda, processes: Round, visit: Visit) -> list[Run]:
-    """The runs of a visit; none of a case that the budget cut off."""
+def made(agenda: Agenda, processes: Round, visit: Visit, weighings: Weighings) -> Sequence[Run]:
+    """The runs of a visit; none of a case that the budget cut off, or whose run comes later."""
     if visit.part is Part.TIME:
-        return race(agenda, processes, visit.cases)
-    return [run for planned in visit.cases for run in weigh(agenda, processes, planned)]
+        with weighings.beside(visit.cases):
+            return race(agenda, processes, visit.cases)
+    (planned,) = visit.cases
+    return () if weighings.takes(planned) else weighings.alone(processes, planned)
 
 
 def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run]:
@@ -128,28 +139,6 @@ def build(agenda: Agenda, planned: Planned) -> Build:
         filled=planned.filled,
         suspicious=agenda.is_suspicious(planned),
     )
-
-
-def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
-    """Measure peaks and counts of a case, in a process of its own, unless the budget has ended.
-
-    A profiler that has run makes a process slower.
-    """
-    begun_s = agenda.clock()
-    left_s = agenda.left_s()
-    if left_s <= 0:
-        return []
-    name = str(agenda.series(planned))
-    processes.observe(f"{name}, memory")
-    if is_crowded(agenda, planned):
-        processes.end(processes.running)
-    limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
-    start = partial(processes.start, name, measures_memory=True)
-    question = MeasureMemory(**of_case(planned.case), filled=planned.filled)
-    answer = ask_fresh(start, question, limit_s)
-    if isinstance(answer, Failure) and answer.is_timeout and agenda.left_s() <= 0:
-        return []
-    return [run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun_s)]
 
 
 def shown(agenda: Agenda, block: Block, observe: Callable[[Progress], None], running: str) -> None:

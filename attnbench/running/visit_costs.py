@@ -59,6 +59,12 @@ class VisitCosts:
         besides_s += self.costs.examination_s(planned) if examined else 0.0
         return besides_s + ENERGY_S * settings.energy + iterations_s
 
+    def laps_s(self, planned: Planned, settings: Settings) -> float:
+        """Seconds of the laps of one visit to a case."""
+        wall_s = self.costs.wall_s(planned)
+        lap_s = self.costs.iteration_s(planned) if settings.clock is Clock.CPU else wall_s
+        return wall_s * turns(lap_s, settings).total
+
 
 def assumed_rates(request: Request) -> Rates:
     """The peak rates of the kind of device, before those of the machine are measured."""

@@ -68,7 +68,7 @@ PLAN = tuple(
 
 
 def sweep(machine, plan=PLAN, request=REQUEST, memory=GIB, start=None, watch=None, **more):
-    """The agenda of a sweep that has ended; `watch` are observers."""
+    """The agenda of a sweep that has ended; `watch` are further arguments of the loop."""
     how = {"clock": machine.clock, "rates": RATES, **more}
     agenda = Agenda(request=request, plan=plan, memory_bytes=memory, **how)
     loop.make_visits(agenda, start or machine.start, machine.append, **(watch or {}))

@@ -20,23 +20,22 @@ class Thorough(Machine):
     def besides_s(self, case, do):
         return OVERHEAD_S[BESIDES[do]] if do in BESIDES else 0.0
 
-    def start(self, series, *, round_=0, measures_memory=False):
-        worker = super().start(series, round_=round_, measures_memory=measures_memory)
-        return Warming(self, worker.pid)
+    def worker(self, pid):
+        return Warming(self, pid)
 
 
 class Warming(Worker):
-    def usual(self, question, do, limit_s):
-        answer = super().usual(question, do, limit_s)
+    def usual(self, question, do):
+        answer = super().usual(question, do)
         each_s = self.machine.seconds(self.case)
         if do == "build":
             further = min(max(0.0, question.warmup_s / each_s - 1), MOST_WARM_UPS)
             self.warmed_s = (1 + further) * each_s
-            self.machine.now += further * each_s
+            self.left_s += further * each_s
         elif do == "lap" and question.rehearse:
-            self.machine.now += each_s
+            self.left_s += each_s
         elif do == "measure_memory":
-            self.machine.now += (MEMORY_ITERATIONS - 1) * each_s
+            self.left_s += (MEMORY_ITERATIONS - 1) * each_s
         elif do == "finish":
             answer["values"]["warmup_s"] = self.warmed_s
         return answer
@@ -55,19 +54,20 @@ def declared(world, planned):
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("room", [None, 1.3])
-def test_the_time_that_is_foretold_is_what_a_sweep_takes(seed, room):
+@pytest.mark.parametrize(("room", "cores"), [(None, 1), (1.3, 1), (None, 2)])
+def test_the_time_that_is_foretold_is_what_a_sweep_takes(seed, room, cores):
     """Also where a block takes several races: its link runs again in each of them."""
     world = drawn(seed)
     plan = tuple(declared(world, planned) for planned in world.plan)
     request = replace(world.request, budget_s=None, rounds=3)
     sizes = {planned.case.key: planned.predicted_bytes for planned in plan}
     memory_bytes = room * max(sizes.values()) if room else 1 << 40
-    foretold = foresee(request, plan, memory_bytes)
+    foretold = foresee(request, plan, memory_bytes, cores)
     machine = Thorough(
         lambda case: foretold.seconds[case.key], peak_bytes=lambda case: sizes[case.key]
     )
-    agenda = sweep(machine, plan, request, memory_bytes, rates=None)
+    spare = {"spare": range(1, cores)}
+    agenda = sweep(machine, plan, request, memory_bytes, rates=None, watch=spare)
     assert foretold.rounds == {key: len(runs) for key, runs in agenda.runs.items() if runs}
     took_s = machine.now - 50.0 + LOADING_S + PEAKS_S
     assert 0.95 <= foretold.total_s / took_s <= 1.01, "a process starts in 20 ms"

@@ -189,6 +189,99 @@ def alive(started):
     return found
 
 
+BUSY = """
+import os, pathlib, subprocess, sys, threading
+seen = pathlib.Path({folder!r}, "go")
+def busy():
+    while not seen.exists(): pass
+threading.Thread(target=busy).start()
+code = "import os, pathlib, subprocess, threading\\n" \\
+    "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\\n" \\
+    "threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\\n" \\
+    "pathlib.Path({folder!r}, 'pids.new').write_text(f'{{os.getpid()}} {{child.pid}}')\\n" \\
+    "os.rename({folder!r} + '/pids.new', {folder!r} + '/pids')\\n"
+subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+busy()
+"""
+
+
+def states(pid):
+    """The states of the threads of a process."""
+    stats = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return {stat.rpartition(")")[2].split()[0] for stat in stats}
+
+
+def test_a_process_stops_with_all_that_it_has_started_and_goes_on(light, tmp_path):
+    """Its child and grandchild are in sessions of their own, and have threads."""
+    question = Obey(do=BUSY.format(folder=str(tmp_path)))
+    with light.process() as worker, light.process() as other:
+        worker.bind([min(os.sched_getaffinity(0))])
+        assert worker.send(question) is None
+        while not (tmp_path / "pids").exists():
+            assert worker.poll(question) is None
+        pids = [worker.pid, *map(int, (tmp_path / "pids").read_text().split())]
+        assert worker.stop()
+        assert [states(pid) for pid in pids] == [{"T"}] * 3
+        (tmp_path / "go").touch()
+        assert other.ask(Obey(do=""), 60) == Obeyed(), "others go on"
+        assert worker.poll(question) is None
+        worker.go_on()
+        while (answer := worker.poll(question)) is None:
+            worker.wait(60, other)
+        assert answer == Obeyed()
+        assert not {"T"} & set.union(*map(states, pids))
+        assert worker.stop()
+        files = [os.pidfd_open(pid) for pid in pids]
+        worker.end()
+        assert all(map(ends, files)), "what is stopped ends too"
+
+
+def test_a_line_that_comes_in_parts_is_read_once_it_is_whole(light):
+    question = Obey(do="")
+    with light.process() as worker:
+        ours, theirs = socket.socketpair()
+        worker.pipe.close()
+        worker.pipe = ours
+        with theirs:
+            worker.send(question)
+            theirs.sendall(b'[2, {"outcome"')
+            assert worker.poll(question) is None
+            theirs.sendall(b': "ok"}]\n')
+            assert worker.poll(question) == Obeyed()
+            worker.send(question)
+            theirs.close()
+            assert worker.poll(question).outcome == "crashed"
+
+
+def test_what_is_stopped_ends_with_its_server_and_with_the_parent(tmp_path):
+    (tmp_path / "modules").mkdir()
+    started = tmp_path / "pids"
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import time\n"
+        "from pathlib import Path\n"
+        "from attnbench.running.session import SCRIPT, Pool\n"
+        "from tests.doubles.servers import Obey\n"
+        "with Pool(SCRIPT, module='obeying') as server, server.process() as worker:\n"
+        f"    worker.send(Obey(do={BUSY.format(folder=str(tmp_path))!r}))\n"
+        f"    while not Path({str(started)!r}).exists(): pass\n"
+        "    assert worker.stop()\n"
+        f"    with open({str(started)!r}, 'a') as file:\n"
+        "        print('', server.program.pid, worker.pid, 'stopped', file=file, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], env=light_environment(tmp_path / "modules")
+    )
+    while not started.exists() or "stopped" not in started.read_text():
+        assert parent.poll() is None
+    files = [os.pidfd_open(int(pid)) for pid in started.read_text().split()[:-1]]
+    parent.kill()
+    parent.wait()
+    assert len(files) == 4
+    assert all(map(ends, files)), "a process outlived the parent"
+
+
 def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_path):
     """It is killed while its worker hangs."""
     started = tmp_path / "started"

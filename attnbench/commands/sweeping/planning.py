@@ -11,6 +11,7 @@ from attnbench.commands import console
 from attnbench.commands.sweeping import on_cluster
 from attnbench.commands.sweeping.asked import Asked
 from attnbench.commands.sweeping.cluster.folder import script
+from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Planned, Request
@@ -36,7 +37,8 @@ def foretell(
     shard = asked.shard
     divided = shard.of if shard else asked.where.shards
     memory_bytes = None if on else find(request.device).memory_bytes()
-    found = foresee(request, shards.share(plan, request, shard), memory_bytes)
+    own = shards.share(plan, request, shard)
+    found = foresee(request, own, memory_bytes, 1 if on else cores())
     if all(planned.refusal for planned in plan):
         raise CannotRun(
             f"none of {many(len(plan), 'case')} can run;"
