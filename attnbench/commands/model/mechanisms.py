@@ -8,13 +8,12 @@ from attnbench.commands.model import orders
 from attnbench.commands.model.configuration import ConfigurationFields, fields
 from attnbench.commands.model.configured_layers import (
     KEYS_ARE_VALUES,
-    MAMBA_1,
     head_counts,
     layers_with_fields,
-    state_shape,
 )
 from attnbench.commands.model.context import CachePart, Layer
 from attnbench.commands.model.orders import FULL, SLIDING
+from attnbench.commands.model.states import MAMBA_1, state_shape
 from attnbench.records import Option, Selection
 
 Options = dict[str, Option]
@@ -27,6 +26,8 @@ NOT_HERE = MappingProxyType(
         orders.SPARSE: "no mechanism here reads gated pools",
         orders.HEAVY: "no mechanism here reads gated pools",
         orders.CONV: "no mechanism here is a convolution alone",
+        orders.BOTH: "no mechanism here is attention and a recurrence in one layer",
+        orders.BOTH_SLIDING: "no mechanism here is attention and a recurrence in one layer",
     }
 )
 
@@ -115,6 +116,8 @@ def _attention(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     if full_ones or config.type in KEYS_ARE_VALUES:
         raise CannotExpress("no mechanism here has keys that are its values")
     kv_heads, width = head_counts(config, kind)
+    if (values := config.size("v_head_dim", usual=width)) != width:
+        raise CannotExpress(f"heads of values are {values} wide, of keys {width}")
     options: Options = {
         "heads": config.size("num_attention_heads"),
         "head_width": width,
@@ -160,7 +163,7 @@ def _indexed(config: ConfigurationFields) -> Options:
 
 
 def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
-    """A recurrence by what its fields say of it, as `configured_layers.state_shape` reads them."""
+    """A recurrence by what its fields say of it, as `states.state_shape` reads them."""
     (heads, *widths), _ = state_shape(config)
     if config.has("linear_num_value_heads"):
         keys = config.size("linear_num_key_heads")
