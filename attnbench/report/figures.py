@@ -207,7 +207,7 @@ def _figure(
             if i == 0 or layout.stacked or not shared:
                 axes.set_ylabel(panel.axis)
         figure.align_ylabels()
-        note += slopes_note(every["mode"].unique() if guided else ())
+        note += slopes_note([*every["mode"].unique()] if guided else [])
         note += " ".join(_notes(every, names, above))
         lay_out(figure, {names[name]: strong[name] for name in order}, note, layout)
     return figure

@@ -42,8 +42,9 @@ def draw_guides(axes: Any, points: Frame, width: float, size: float) -> None:
     size: of type, in points
     """
     sequences = points.groupby("seq_len")["sequences"].first()
-    ends = np.log([sequences.index.min(), sequences.index.max()])
-    lengths = np.linspace(*ends, FINE)
+    shortest = float(np.log(sequences.index.min()))
+    longest = float(np.log(sequences.index.max()))
+    lengths = np.linspace(shortest, longest, FINE)
     counts = np.interp(lengths, np.log(sequences.index), np.log(sequences))
     low, high = np.log(axes.get_ylim())
     for power in powers(str(points["mode"].iloc[0])):

@@ -7,12 +7,11 @@ from attnbench.commands.model import orders
 from attnbench.commands.model.configuration import ConfigurationFields
 from attnbench.commands.model.configured_layers import (
     KEYS_ARE_VALUES,
-    MAMBA_1,
     head_counts,
     layers_with_fields,
-    state_shape,
 )
 from attnbench.commands.model.context import CachePart, Layer
+from attnbench.commands.model.states import MAMBA_1, state_shape
 from attnbench.commands.model.weights import copied, share
 
 WINDOWS = (orders.SLIDING, orders.CHUNKED)

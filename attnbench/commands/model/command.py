@@ -12,7 +12,7 @@ from attnbench.commands import options as shared
 from attnbench.commands.model.bytes_command import located, number_type, warn_unchecked
 from attnbench.commands.model.configured_layers import model as read_model
 from attnbench.commands.model.context import ContextQuery, Layer, rows
-from attnbench.commands.model.mechanisms import Measurable, measurable
+from attnbench.commands.model.mechanisms import WEIGHED, Measurable, measurable
 from attnbench.commands.options import argument, with_sweep_options
 from attnbench.commands.publishing import INTACT, analysed
 from attnbench.commands.sweeping.carry_out import sweep_with
@@ -73,6 +73,13 @@ def model(
         console.begin("reading the sizes of layers")
         given["models"] = in_a_row(chosen, given)
     warn_unchecked(about)
+    if about.checked and about.type not in WEIGHED:
+        console.warn(
+            [
+                f"layers of model type {about.type!r} were compared by the bytes they keep, not by"
+                " their weights; gates and norms of theirs may be left out"
+            ]
+        )
     show = partial(shown, about.type, found, json_)
     sweep_with(
         given,

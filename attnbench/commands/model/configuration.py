@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from attnbench.commands.model.renaming import renamed
 from attnbench.errors import UsageError, small_file
 
 INDEX = "model.safetensors.index.json"  # of weights in several files
@@ -16,6 +17,8 @@ MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
 PER_LAYER = "per_layer_config"  # fields of single layers, by their number
 IN_PLACE_OF = ("global_head_dim", "num_global_key_value_heads")  # which have no effect beside it
+OTHER_KIND = "attention_other_setting"  # fields of all layers of the kind that it names
+OF_WINDOWS = "swa_"  # begins the names of fields of all sliding layers
 QUERY_HEADS = "num_attention_heads_per_layer"
 
 
@@ -61,11 +64,12 @@ class ConfigurationFields:
             raise self.error(f"{name!r} is {value!r}; write a list with an entry for each layer")
         return entries
 
-    def of_layer(self, index: int) -> "ConfigurationFields":
+    def of_layer(self, index: int, kind: str) -> "ConfigurationFields":
         """The fields as they hold in one layer: those of the model, and those it has of its own.
 
         Files of transformers 5.24 write the latter under 'per_layer_config', by the layer's number
-        ('05'), in place of fields that name a width for all layers of full attention.
+        ('05'), in place of fields that name a width for all layers of full attention. Files of some
+        types have others for all layers of a kind.
         """
         values = dict(self.values)
         if self.has(PER_LAYER):
@@ -74,6 +78,15 @@ class ConfigurationFields:
             values |= self._own_fields().get(index, {})
         if self.has(QUERY_HEADS):
             values["num_attention_heads"] = dict(enumerate(self.listed(QUERY_HEADS))).get(index)
+        other = values.get(OTHER_KIND)
+        if isinstance(other, dict) and other.get("attention_type") == kind:
+            values |= renamed({**other, "model_type": self.type})[0]
+        if kind == "sliding_attention":
+            values |= {
+                name.removeprefix(OF_WINDOWS): value
+                for name, value in values.items()
+                if name.startswith(OF_WINDOWS) and value is not None
+            }
         return ConfigurationFields(self.file, values)
 
     def _own_fields(self) -> dict[int, dict[str, Any]]:
@@ -127,4 +140,8 @@ def fields(path: Path) -> ConfigurationFields:
     for name, prefix in NESTED:
         if isinstance(inner := values.get(name), dict):
             values = {prefix + key: value for key, value in inner.items()} | values
-    return ConfigurationFields(file, values, text_only=text_only)
+    values, twice = renamed(values)
+    config = ConfigurationFields(file, values, text_only=text_only)
+    if twice:
+        raise config.error(f"{twice!r} is another name of a field that has another value; keep one")
+    return config

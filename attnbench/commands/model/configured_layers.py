@@ -1,7 +1,6 @@
 """The layers of a model's configuration, and what each kind keeps of the context."""
 
 from collections.abc import Callable, Iterator, Mapping
-from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,11 +9,19 @@ from attnbench.commands.model import orders
 from attnbench.commands.model.configuration import QUERY_HEADS, ConfigurationFields, fields
 from attnbench.commands.model.context import CachePart, Layer
 from attnbench.commands.model.orders import FULL, ORDERS, RATIOS, SLIDING, SPARSE, kinds_of
-from attnbench.commands.model.unread import refuse_unread, refuse_unused
-
-FLOAT32 = 4  # bytes of the numbers of recurrent states, whatever the cache's type
-
-LayerCache = tuple[str, tuple[CachePart, ...]]  # in words, and its parts
+from attnbench.commands.model.states import (
+    LayerCache,
+    compressed_queries,
+    convolution,
+    head_width,
+    recurrence,
+)
+from attnbench.commands.model.unread import (
+    refuse_at_once,
+    refuse_missing,
+    refuse_unread,
+    refuse_unused,
+)
 
 
 class Model(NamedTuple):
@@ -51,29 +58,36 @@ def layers_with_fields(
     """Each layer with its name in `KINDS` and its own fields, in order. Raises `UsageError`."""
     refuse_unread(config)
     kinds = kinds_of(config, KINDS)
+    refuse_missing(config)
     refuse_unused(config, kinds)
+    refuse_at_once(config)
     for index, kind in enumerate(kinds):
-        own = config.of_layer(index)
+        own = config.of_layer(index, kind)
         refuse_unread(own)
         yield kind, _layer(own, kind, index), own
 
 
-# Of the types in `ORDERS`: whose heads of keys are as many as those of queries unless the file says
-# otherwise; whose heads have a width of their own unless it does. Others are never guessed.
-ALL_HEADS = ("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3")
-OWN_WIDTH = (
-    *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
-    *("ernie4_5", "helium", "hunyuan_v1_dense", "internlm3", "ministral3", "seed_oss"),
-    *("gpt_oss", "llama4_text", "minimax_m2", "nemotron_h", "qwen3", "qwen3_5_moe_text"),
-    *("qwen3_5_text", "qwen3_next"),
+# of the types in `ORDERS`, those whose heads of keys are as many as of queries unless the file
+# says otherwise; others are never guessed
+ALL_HEADS = (
+    *("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3", "bloom", "codegen"),
+    *("ctrl", "chatglm", "falcon", "gpt-sw3", "gpt2", "gpt_neox", "gpt_neox_japanese", "gptj"),
+    *("opt", "biogpt", "persimmon", "mpt", "xglm"),
 )
 KEYS_ARE_VALUES = ("deepseek_v4",)  # in each of its layers
+TWICE_IN_WINDOWS = ("mimo_v2_flash",)  # as many heads of keys, unless the file says how many
 WITHOUT_QUERIES = (orders.LINEAR, orders.CONV)
+WINDOWS = (SLIDING, orders.BOTH_SLIDING)
 
 
 def _layer(config: ConfigurationFields, kind: str, index: int) -> Layer:
     words, parts = KINDS[kind](config, kind, index)
     shared = config.size("num_kv_shared_layers", least=0, usual=0)
+    if shared and config.type.startswith("gemma") and shared >= config.layers:
+        raise config.error(
+            f"'num_kv_shared_layers' is {shared} of {config.layers} layers: they read the cache of"
+            " another model, so give that one's file"
+        )
     if shared and index >= config.layers - shared > 0:
         words = f"{words}, shared with an earlier layer"
         parts = ()
@@ -92,8 +106,11 @@ def _tokens(config: ConfigurationFields, kind: str = FULL) -> tuple[str, int]:
         rope = config.size("qk_rope_head_dim", least=0)
         return f"latent {rank:,} + {rope:,}", rank + rope
     heads, width = head_counts(config, kind)
-    tensors = 1 if config.type in KEYS_ARE_VALUES else 2
-    return f"{heads} × {width:,}", tensors * heads * width
+    values = 0 if config.type in KEYS_ARE_VALUES else config.size("v_head_dim", usual=width)
+    words = (
+        f"{heads} × {width:,}" if values in (0, width) else f"{heads} × ({width:,} + {values:,})"
+    )
+    return words, heads * (width + values)
 
 
 def head_counts(config: ConfigurationFields, kind: str) -> tuple[int, int]:
@@ -101,28 +118,22 @@ def head_counts(config: ConfigurationFields, kind: str) -> tuple[int, int]:
     queries = config.size("num_attention_heads")
     guessed = config.type in ALL_HEADS or config.type not in ORDERS
     heads = config.size("num_key_value_heads", usual=queries if guessed else None)
+    if (
+        kind == SLIDING
+        and config.type in TWICE_IN_WINDOWS
+        and not config.has("swa_num_key_value_heads")
+    ):
+        heads *= 2
     if queries % heads:
         raise config.error(
             f"'num_key_value_heads' is {heads}, which does not divide the {queries} heads"
         )
-    width = _head_width(config, queries)
-    if config.size("v_head_dim", usual=width) != width:
-        raise config.error("values of another width than keys, 'v_head_dim', are not read here")
+    width = head_width(config, queries)
     if kind != SLIDING and config.has("global_head_dim"):
         width = config.size("global_head_dim")
         if config.values.get("attention_k_eq_v") and config.has("num_global_key_value_heads"):
             heads = config.size("num_global_key_value_heads")
     return heads, width
-
-
-def _head_width(config: ConfigurationFields, heads: int) -> int:
-    """What the file says, or its share of the model's width."""
-    if config.has("head_dim") or config.type in OWN_WIDTH:
-        return config.size("head_dim")
-    width = config.size("hidden_size", least=heads)
-    if width % heads:
-        raise config.error(f"'hidden_size' is {width}, which the {heads} heads do not divide")
-    return width // heads
 
 
 def _nothing(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
@@ -137,9 +148,20 @@ def _full(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
 def _window(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     """A window or chunk without its last token, which is the query itself."""
     words, numbers = _tokens(config, kind)
-    window = config.size("sliding_window" if kind == SLIDING else "attention_chunk_size", least=2)
+    window = config.size("sliding_window" if kind in WINDOWS else "attention_chunk_size", least=2)
     part = CachePart(numbers, max_entries=window - 1)
     return f"{kind.removesuffix('_attention')} {window:,}, {words}", (part,)
+
+
+def _both(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
+    """Attention and a recurrence, or attention that keeps more than keys and values, in one."""
+    attention = _full if kind == orders.BOTH else _window
+    words, tokens = attention(config, SLIDING if kind == orders.BOTH_SLIDING else FULL, index)
+    if config.has("cca_time0"):
+        beside, states = compressed_queries(config, *head_counts(config, kind))
+    else:
+        beside, states = recurrence(config, kind, index)
+    return f"{words}; {beside}", tokens + states
 
 
 def _indexed(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
@@ -181,62 +203,6 @@ def _compressed(config: ConfigurationFields, kind: str, index: int) -> LayerCach
     return f"{name} {ratio:,}, {words}", tuple(parts)
 
 
-def _linear(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
-    """A recurrent state, and the last tokens of a short convolution."""
-    shape, channels = state_shape(config)
-    words = f"linear, state {' × '.join(f'{size:,}' for size in shape)}"
-    if not channels:
-        return words, (CachePart(prod(shape), max_entries=1),)
-    state = CachePart(prod(shape), max_entries=1, item_bytes=FLOAT32)
-    names = ("linear_conv_kernel_dim", "linear_short_conv_kernel_size")
-    more, inputs = _last_tokens(channels, config.size(*names, "mamba_d_conv", "conv_kernel"))
-    return f"{words}, {more}", (state, *inputs)
-
-
-MAMBA_1 = ("falcon_mamba", "jamba", "mamba")  # which have no groups
-
-
-def state_shape(config: ConfigurationFields) -> tuple[tuple[int, ...], int]:
-    """The shape of a state, and the channels of the convolution before it, 0 without one."""
-    if config.has("linear_num_value_heads"):  # gated delta rule
-        heads = config.size("linear_num_value_heads")
-        values = config.size("linear_value_head_dim")
-        keys = config.size("linear_key_head_dim")
-        channels = 2 * config.size("linear_num_key_heads") * keys + heads * values
-        return (heads, keys, values), channels
-    if config.has("linear_num_heads"):  # Kimi's delta rule
-        heads = config.size("linear_num_heads")
-        width = config.size("linear_head_dim")
-        return (heads, width, width), 3 * heads * width
-    if config.type.startswith("minimax"):  # lightning attention
-        heads = config.size("num_attention_heads")
-        return (heads, *[_head_width(config, heads)] * 2), 0
-    state = config.size("mamba_d_state", "ssm_state_size", "state_size")
-    inner = _inner(config)
-    if config.type in MAMBA_1:
-        return (inner, state), inner
-    groups = config.size("mamba_n_groups", "n_groups")
-    return (inner, state), inner + 2 * groups * state
-
-
-def _inner(config: ConfigurationFields) -> int:
-    """The channels of a Mamba layer's state."""
-    if config.has("mamba_num_heads"):
-        return config.size("mamba_num_heads") * config.size("mamba_head_dim")
-    if config.type in ("falcon_mamba", "mamba") and config.has("intermediate_size"):
-        return config.size("intermediate_size")
-    return config.size("mamba_expand", "expand") * config.size("hidden_size")
-
-
-def _conv(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
-    return _last_tokens(config.size("hidden_size"), config.size("conv_L_cache"))
-
-
-def _last_tokens(channels: int, width: int) -> LayerCache:
-    """The last inputs of a convolution."""
-    return f"convolution {width}", (CachePart(channels, max_entries=width - 1),)
-
-
 KINDS: Mapping[str, Callable[[ConfigurationFields, str, int], LayerCache]] = MappingProxyType(
     {
         FULL: _full,
@@ -245,8 +211,10 @@ KINDS: Mapping[str, Callable[[ConfigurationFields, str, int], LayerCache]] = Map
         orders.INDEXED: _indexed,
         SPARSE: _compressed,
         orders.HEAVY: _compressed,
-        orders.LINEAR: _linear,
-        orders.CONV: _conv,
+        orders.LINEAR: recurrence,
+        orders.CONV: convolution,
+        orders.BOTH: _both,
+        orders.BOTH_SLIDING: _both,
         orders.MOE: _nothing,
         orders.MLP: _nothing,
     }

@@ -8,25 +8,45 @@ from attnbench.commands.model import orders
 from attnbench.commands.model.configuration import ConfigurationFields, fields
 from attnbench.commands.model.configured_layers import (
     KEYS_ARE_VALUES,
-    MAMBA_1,
     head_counts,
     layers_with_fields,
-    state_shape,
 )
 from attnbench.commands.model.context import CachePart, Layer
 from attnbench.commands.model.orders import FULL, SLIDING
+from attnbench.commands.model.states import MAMBA_1, state_shape
 from attnbench.records import Option, Selection
 
 Options = dict[str, Option]
 
 GATED = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")  # whose attention always has a gate
+FULL_GATES = ("bailing_hybrid",)
 SINKS = ("gpt_oss",)
+# types whose layers' weights were compared with those of the mechanisms; others may have gates and
+# norms of which their files say nothing
+WEIGHED = frozenset(
+    (
+        *("apertus", "arcee", "bailing_hybrid", "bamba", "bitnet", "chatglm", "cohere", "cohere2"),
+        *("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "ernie4_5", "ernie4_5_moe"),
+        *("falcon", "falcon_h1", "falcon_mamba", "flex_olmo", "gemma", "gemma2", "gemma3_text"),
+        *("gemma3n_text", "gemma4_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa"),
+        *("gpt_oss", "granite", "granitemoe", "granitemoehybrid", "granitemoeshared", "helium"),
+        *("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3", "jamba", "kimi_k2", "kimi_linear"),
+        *("lfm2", "lfm2_moe", "llama", "llama4_text", "mamba", "mamba2", "mimo_v2_flash"),
+        *("minimax", "minimax_m1", "minimax_m2", "minimax_m3_vl_text", "minimax_text_01"),
+        *("ministral3", "mistral", "mistral4", "mixtral", "nemotron", "nemotron_h", "olmo"),
+        *("olmo2", "olmo3", "olmo_hybrid", "olmoe", "phi3", "phimoe", "qwen2", "qwen3"),
+        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl_text"),
+        *("seed_oss", "smollm3", "stablelm", "starcoder2", "zamba2", "zaya"),
+    )
+)
 NOT_HERE = MappingProxyType(
     {
         orders.CHUNKED: "no mechanism here reads causal chunks of keys",
         orders.SPARSE: "no mechanism here reads gated pools",
         orders.HEAVY: "no mechanism here reads gated pools",
         orders.CONV: "no mechanism here is a convolution alone",
+        orders.BOTH: "no mechanism here is attention and a recurrence in one layer",
+        orders.BOTH_SLIDING: "no mechanism here is attention and a recurrence in one layer",
     }
 )
 
@@ -110,11 +130,15 @@ def _attention(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     if config.has("kv_lora_rank"):
         if kind == SLIDING:
             raise CannotExpress("no mechanism here reads a window of latents")
+        if config.type in FULL_GATES or config.values.get("mla_use_output_gate"):
+            raise CannotExpress("no mechanism here reads latents and has a gate")
         return "latent", _latent(config) | {"bias": bias}
     full_ones = kind != SLIDING and config.values.get("attention_k_eq_v")
     if full_ones or config.type in KEYS_ARE_VALUES:
         raise CannotExpress("no mechanism here has keys that are its values")
     kv_heads, width = head_counts(config, kind)
+    if (values := config.size("v_head_dim", usual=width)) != width:
+        raise CannotExpress(f"heads of values are {values} wide, of keys {width}")
     options: Options = {
         "heads": config.size("num_attention_heads"),
         "head_width": width,
@@ -160,7 +184,7 @@ def _indexed(config: ConfigurationFields) -> Options:
 
 
 def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
-    """A recurrence by what its fields say of it, as `configured_layers.state_shape` reads them."""
+    """A recurrence by what its fields say of it, as `states.state_shape` reads them."""
     (heads, *widths), _ = state_shape(config)
     if config.has("linear_num_value_heads"):
         keys = config.size("linear_num_key_heads")
@@ -179,6 +203,8 @@ def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
             "conv": config.size("linear_conv_kernel_dim"),
         }
     if config.has("linear_num_heads"):
+        if config.type in FULL_GATES or config.values.get("linear_use_full_rank_gate"):
+            raise CannotExpress("no mechanism here is a delta rule whose gate has full rank")
         conv = config.size("linear_conv_kernel_dim", "linear_short_conv_kernel_size")
         return "kimi_delta", {"heads": heads, "head_width": widths[0], "conv": conv}
     if config.type.startswith("minimax"):

@@ -5,10 +5,11 @@ from math import ceil
 
 from attnbench.commands.model import orders
 from attnbench.commands.model.configuration import ConfigurationFields
-from attnbench.commands.model.configured_layers import MAMBA_1, head_counts, state_shape
+from attnbench.commands.model.configured_layers import head_counts
 from attnbench.commands.model.context import Layer
 from attnbench.commands.model.families import ALL_HEADS, ModelFamily, is_set
 from attnbench.commands.model.mechanisms import GATED, SINKS
+from attnbench.commands.model.states import MAMBA_1, state_shape
 from attnbench.commands.model.weights import ATTENTION, STATES, Weights
 
 

@@ -14,11 +14,31 @@ CONV = "conv"
 INDEXED = "indexed_attention"
 SPARSE = "compressed_sparse_attention"
 HEAVY = "heavily_compressed_attention"
+BOTH = "hybrid"  # attention and a recurrence in one layer
+BOTH_SLIDING = "hybrid_sliding"
 # layers without attention
 MOE = "moe"
 MLP = "mlp"
-OLDER = MappingProxyType({"attention": FULL, "mamba": LINEAR, "deepseek_sparse_attention": INDEXED})
+OLDER = MappingProxyType(
+    {
+        "attention": FULL,
+        "mamba": LINEAR,
+        "deepseek_sparse_attention": INDEXED,
+        "minimax_m3_sparse": INDEXED,
+    }
+)
 RATIOS = MappingProxyType({0: SLIDING, 4: SPARSE, 128: HEAVY})  # tokens to an entry
+
+# fields that decide the order of a type's layers, whatever a list of them says
+DECIDES = MappingProxyType(
+    {
+        "bailing_hybrid": ("layer_group_size",),
+        "falcon_h1": ("mamba_d_ssm", "mamba_d_state"),
+        "kimi_linear": ("linear_full_attn_layers",),
+        "minimax_m3_vl": ("sparse_attention_freq",),
+        "minimax_m3_vl_text": ("sparse_attention_freq",),
+    }
+)
 
 Order = Callable[[ConfigurationFields], list[str]]
 
@@ -33,6 +53,16 @@ def kinds_of(config: ConfigurationFields, known: Collection[str]) -> list[str]:
         )
     kinds = ORDERS[config.type](config) if name is None else config.listed(name)
     kinds = [OLDER.get(kind, kind) for kind in kinds]
+    if name and (field := next(filter(config.has, DECIDES.get(config.type, ())), None)):
+        decided = ORDERS[config.type](config)
+        if kinds != decided:
+            every = ", ".join(dict.fromkeys(decided))
+            raise config.error(
+                f"{name!r} contradicts {field!r}, by which layers are {every}; remove {name!r}"
+            )
+    ahead = config.size("num_nextn_predict_layers", least=0, usual=0)
+    if config.has("num_hidden_layers") and len(kinds) == config.layers + ahead:
+        kinds = kinds[: config.layers]  # without those that predict further tokens
     if config.has("num_hidden_layers") and len(kinds) != config.layers:
         raise config.error(
             f"{name or 'the order of layers'} names {len(kinds)} layers, and 'num_hidden_layers'"
@@ -93,6 +123,17 @@ def _marked(name: str, kinds: Mapping[Any, str], without: Order | None = None) -
     return order
 
 
+def _listed(config: ConfigurationFields) -> list[str]:
+    """As the file lists them, since the type has no order of its own."""
+    return config.listed("layer_types")
+
+
+def _bamba(config: ConfigurationFields) -> list[str]:
+    if not config.has("attn_layer_indices"):
+        return [LINEAR] * config.layers
+    return _chosen("attn_layer_indices", LINEAR)(config)
+
+
 def _jamba(config: ConfigurationFields) -> list[str]:
     every = config.size("attn_layer_period")
     first = config.size("attn_layer_offset", least=0)
@@ -104,11 +145,20 @@ CHUNKS = _last(FULL, CHUNKED, 4, "no_rope_layer_interval")  # where positions ar
 # how the types of models whose caches were compared order layers that their files do not list
 BY_TYPE: Mapping[str, Order] = MappingProxyType(
     {
-        "apertus arcee bitnet cohere deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe flex_olmo"
-        " gemma glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoeshared helium"
-        " hunyuan_v1_dense hunyuan_v1_moe internlm3 kimi_k2 llama minimax_m2 ministral3"
-        " mistral mixtral nemotron olmo olmo2 olmoe phi3 phimoe qwen2 qwen3 qwen3_moe"
-        " seed_oss smollm3 stablelm starcoder2": _windows,
+        "apertus apertus1p5_text arcee aria_text axk1 biogpt bitnet bloom chameleon chatglm"
+        " codegen cohere cosmos3_edge_text ctrl deepseek_ocr2_text deepseek_v2 deepseek_v3"
+        " diffllama emu3_text_model ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text evolla exaone"
+        " falcon flex_olmo gemma glm glm4 glm4_moe glm4_moe_lite glm4v_moe_text glm4v_text"
+        " glm_image_text glm_ocr_text gpt-sw3 gpt2 gpt_bigcode gpt_neox gpt_neox_japanese gptj"
+        " granite granite4_vision_text granite_docling_text granitemoe granitemoeshared helium"
+        " hunyuan_v1_dense hunyuan_v1_moe hunyuan_vl_text hy_v3 hyperclovax idefics internlm3"
+        " iquestcoder jais2 jetmoe kimi_k2 llama longcat_flash minicpm3 minimax_m2 ministral3"
+        " mistral mistral4 mixtral molmo2_text moshi mpt nanochat nemotron olmo olmo2 olmoe"
+        " opt paddleocr_vl_text persimmon phi phi3 phi4_multimodal phimoe qwen2"
+        " qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3"
+        " qwen3_moe qwen3_omni_moe_talker_code_predictor qwen3_omni_moe_text qwen3_vl_moe_text"
+        " qwen3_vl_text sarvam_mla sarvam_moe seed_oss smollm3 solar_open stablelm starcoder2"
+        " voxtral_realtime_text xglm youtu": _windows,
         "cohere2": _last(FULL, SLIDING, 4, "sliding_window_pattern"),
         "deepseek_v32 glm_moe_dsa": _last(INDEXED, INDEXED, 1),
         "deepseek_v4": _marked("compress_ratios", RATIOS),
@@ -116,10 +166,20 @@ BY_TYPE: Mapping[str, Order] = MappingProxyType(
         "gemma2 gpt_oss": _last(FULL, SLIDING, 2),
         "gemma3_text": _last(FULL, SLIDING, 6, "sliding_window_pattern"),
         "gemma3n_text": _last(FULL, SLIDING, 5),
-        "gemma4_text granitemoehybrid": lambda config: config.listed("layer_types"),
+        "afmoe axk2 cohere2_moe cohere_compass_text cwm diffusion_gemma_text dory dots1"
+        " dots3_note_text exaone4 exaone_moe flint gemma4_text"
+        " gemma4_unified_text granite_swa granitemoe_swa granitemoehybrid hy_v4 hy_v4_vl_text"
+        " kolibri1 laguna lara_mini lfm3 mellum mimo_v2_flash ministral"
+        " muse_glimmer_text muse_spark_text step3p5 vaultgemma zamba zamba2 zaya": _listed,
+        "bailing_hybrid": _last(FULL, LINEAR, 6, "layer_group_size"),
+        "bamba": _bamba,
+        "falcon_h1": _last(BOTH, BOTH, 1),
         "jamba": _jamba,
         "kimi_linear": _chosen("linear_full_attn_layers", LINEAR, first=1),
-        "lfm2": _chosen("full_attn_idxs", CONV),
+        "lfm2 lfm2_moe": _chosen("full_attn_idxs", CONV),
+        "minimax_m3_vl minimax_m3_vl_text": _marked(
+            "sparse_attention_freq", {0: FULL, 1: INDEXED}, _listed
+        ),
         "llama4_text": _marked("no_rope_layers", {1: CHUNKED, 0: FULL}, CHUNKS),
         "minimax minimax_m1 minimax_text_01": _marked(
             "attn_type_list", {0: LINEAR, 1: FULL}, _last(LINEAR, FULL, 2)

@@ -1,7 +1,8 @@
 """Fields of a configuration that may change what a layer keeps and that nothing here reads."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from attnbench.commands.model import orders
 from attnbench.commands.model.configuration import ConfigurationFields
@@ -10,7 +11,7 @@ from attnbench.commands.model.configuration import ConfigurationFields
 SIZES = re.compile(
     "kv|head|group|mamba|ssm|state|conv|index|sparse|window|share|cla(?!ss|mp|use)|latent|rank"
     "|compress|mixer|pattern|channels|kpool|layer_ids|cca|chunk|cross_attention|encoder_layers"
-    "|recurrent|loop|multi_query"
+    "|recurrent|loop|cycles|multi_query"
 )
 READ = frozenset(
     (
@@ -29,6 +30,34 @@ READ = frozenset(
         *("mamba_expand", "mamba_n_heads", "mamba_d_head", "num_heads", "full_attn_idxs"),
         *("hybrid_override_pattern", "linear_attn_config", "sparse_attention_config"),
     )
+)
+# read in files of some types alone, or known to change nothing there
+OF_TYPE: Mapping[str, Collection[str]] = MappingProxyType(
+    {
+        "axk2": ("gated_norm_rank",),
+        "bamba": ("attn_layer_indices",),
+        "falcon_h1": (
+            "mamba_d_ssm",
+            "lm_head_multiplier",
+            "ssm_in_multiplier",
+            "ssm_out_multiplier",
+        )
+        + ("ssm_multipliers", "mamba_norm_before_gate", "mamba_rms_norm", "projectors_bias"),
+        "zaya": ("cca_time0", "cca_time1"),
+        "minimax_m3_vl": ("sparse_attention_freq",)
+        + ("use_sparse_attention", "sparse_block_size", "sparse_topk_blocks"),
+        "minimax_m3_vl_text": ("index_block_size", "index_local_blocks", "index_topk_blocks"),
+        "mimo_v2_flash": ("swa_head_dim", "swa_v_head_dim", "swa_num_attention_heads")
+        + ("swa_num_key_value_heads",),
+        "step3p5": ("num_sliding_attention_heads", "share_expert_dim", "attention_other_setting"),
+        "cohere2_moe": ("prefix_dense_sliding_window_pattern",),
+        "evolla": ("resampler_dim_head", "resampler_heads", "resampler_num_latents")
+        + ("aligner_num_add_layers",),
+        "zamba": ("n_mamba_heads", "attention_hidden_size", "attn_layer_offset")
+        + ("attn_layer_period",),
+        "zamba2": ("adapter_rank", "hybrid_layer_ids", "kv_channels", "num_query_groups")
+        + ("use_shared_attention_adapter", "use_shared_mlp_adapter", "attention_hidden_size"),
+    }
 )
 # of experts, biases, positions, kernels, training and tokens, none of which a cache holds
 FREE = re.compile(
@@ -58,11 +87,68 @@ def refuse_unread(config: ConfigurationFields) -> None:
     Fields that are empty, zero or false change nothing.
     """
     for name, value in config.values.items():
-        if not value or name in READ or name in FREE_NAMES or name.endswith("vision_config"):
+        plain = name in READ or name in FREE_NAMES or name in OF_TYPE.get(config.type, ())
+        if not value or plain or name.endswith("vision_config"):
             continue
         other = isinstance(value, dict) and not name.endswith("_config") and READ & value.keys()
         if other or (SIZES.search(name) and not FREE.search(name)):
             raise config.error(f"{name!r} is not read here, so the bytes could be wrong")
+
+
+# fields whose absence means another size than none, by the types of models in which it does
+NEEDED: Mapping[str, Collection[str]] = MappingProxyType(
+    {
+        "kv_lora_rank": (
+            *("axk1", "axk2", "bailing_hybrid", "deepseek_v2", "deepseek_v3", "deepseek_v32"),
+            *("dots3_note_text", "glm4_moe_lite", "glm_moe_dsa", "hy_v4", "hy_v4_vl_text"),
+            *("kimi_k2", "kimi_linear", "longcat_flash", "minicpm3", "mistral4", "sarvam_mla"),
+            "youtu",
+        ),
+        "head_dim": ("zamba", "zamba2"),
+        "indexer_types": ("hy_v4", "hy_v4_vl_text"),
+        "num_kv_shared_layers": ("gemma3n_text",),
+        "v_head_dim": ("mimo_v2_flash",),
+        "sliding_window": ("mistral", "moshi", "voxtral_realtime_text"),
+    }
+)
+
+
+def refuse_missing(config: ConfigurationFields) -> None:
+    """Raise `UsageError` where a type of model has a size of its own for a field that is absent."""
+    for name, types in NEEDED.items():
+        if config.type in types and name not in config.values:
+            raise config.error(f"{name!r} is missing; add it, null where there is none")
+
+
+# what the types of models are called that read all of their input at once
+AT_ONCE = re.compile("(^|_)(vision|encoder|decoder|audio)(_|$)|bert($|_)|^t5")
+
+
+def refuse_at_once(config: ConfigurationFields) -> None:
+    """Raise `UsageError` for a model of unknown type that may keep no context.
+
+    What reads its whole input at once has layers of attention like others.
+    """
+    if config.type in orders.ORDERS or not config.has("model_type"):
+        return
+    sign = ""
+    if AT_ONCE.search(config.type):
+        sign = f"model type {config.type!r} is named as a part of one"
+    elif config.values.get("is_decoder") is False:
+        sign = "'is_decoder' is false, as of one"
+    else:
+        names = ("is_encoder_decoder", "type_vocab_size")
+        sign = next((f"{name!r} is of one" for name in names if config.values.get(name)), "")
+    if sign:
+        raise config.error(
+            f"{sign} that reads its whole input at once, so it may keep no context; if it writes"
+            " token by token, call it by a type with its layers, as 'model_type': 'llama'"
+        )
+    if config.values.get("use_cache") is not True:
+        raise config.error(
+            f"whether a model of type {config.type!r} keeps its context is not known; add"
+            " 'use_cache': true if it writes token by token"
+        )
 
 
 # fields that only some kinds of layers read, by how their names begin

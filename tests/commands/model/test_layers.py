@@ -16,6 +16,7 @@ from attnbench.commands.model.context import ContextQuery, rows
 from attnbench.commands.model.orders import ORDERS
 from attnbench.errors import UsageError
 from attnbench.mechanisms.peers.transformers.sublayer import own
+from tests.commands.model.filled import CACHES, kept
 
 try:
     RELEASE = version("transformers")
@@ -144,11 +145,43 @@ FAMILIES = {
         "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "conv_kernel": 4,
     },
     "lfm2": {"full_attn_idxs": [1], "conv_L_cache": 3},
+    "bamba": {**MAMBA, "attn_layer_indices": [1]},
+    "falcon_h1": {**MAMBA, "head_dim": 16, "mamba_d_ssm": 128},
+    "zamba2": {
+        "mamba_d_state": 8, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 2,
+        "n_mamba_heads": 8, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "num_key_value_heads": 4, "hybrid_layer_ids": [1, 3], "num_mem_blocks": 1,
+        "attention_head_dim": 32, "kv_channels": 16,
+    },
+    "zaya": {
+        "head_dim": 16, "cca_time0": 2, "cca_time1": 3, "num_experts_per_tok": 1,
+        "sliding_window": 8, "layer_types": ["hybrid", "hybrid_sliding"] * 2,
+        "router_hidden_size": 16,
+    },
+    "bailing_hybrid": {
+        **LATENT, "head_dim": 16, "short_conv_kernel_size": 4, "layer_group_size": 2,
+        "num_expert_group": 1, "first_k_dense_replace": 2,
+    },
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "conv_L_cache": 3},
+    "mimo_v2_flash": {
+        **WINDOW, "v_head_dim": 8, "layer_types": ["full_attention", "sliding_attention"] * 2,
+    },
+    "minimax_m3_vl_text": {
+        "head_dim": 16, "index_head_dim": 8, "index_n_heads": 2, "index_block_size": 16,
+        "layer_types": ["full_attention", "minimax_m3_sparse"] * 2,
+    },
+    "falcon": {"multi_query": True, "new_decoder_architecture": False},
+    "mistral4": LATENT,
+    "qwen3_vl_text": HEAD,
 }
 # fmt: on
 # types with the layers of another one that transformers has no class for
-SAME = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}
-CACHES = ("cache", "past_key_values", "cache_params")  # its names, of releases before 5.24 too
+SAME = {
+    "chatglm": "glm",
+    "kimi_k2": "deepseek_v3",
+    "minimax_m1": "minimax",
+    "minimax_text_01": "minimax",
+}
 
 
 def counted(tmp_path, fields, *lengths, item_bytes=2, memory=None):
@@ -160,25 +193,6 @@ def counted(tmp_path, fields, *lengths, item_bytes=2, memory=None):
 
 def whole(rows):
     return next(row for row in rows if row.kind == "all layers")
-
-
-def size(part, known):
-    """Bytes of all tensors in a cache, each once.
-
-    Not the window's length, the input of the token itself, which transformers keeps of a
-    convolution, and what it keeps in float32 of gates.
-    """
-    if isinstance(part, torch.Tensor):
-        return 0 if id(part) in known else known.setdefault(id(part), part.nbytes)
-    if isinstance(part, list):
-        return sum(size(each, known) for each in part)
-    inner = part if isinstance(part, dict) else getattr(part, "__dict__", {})
-    parts = [value for name, value in inner.items() if name != "_sliding_window_tensor"]
-    convolved = inner.get("conv_states") or {}
-    first = sum(inputs[..., :1].nbytes for inputs in convolved.values() if inputs is not None)
-    gates = (inner.get("overlap_gate") or {}).values()
-    wide = sum(gate.nbytes // 2 for gate in gates if gate is not None and gate.itemsize == 4)
-    return sum(size(each, known) for each in parts) - first - wide
 
 
 @caches
@@ -197,9 +211,9 @@ def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
             done = built(torch.ones(BATCH, prompt, dtype=torch.long), use_cache=True)
             names = [name for name in CACHES if name in signature(built.forward).parameters]
             cache = {names[0]: next(done[name] for name in CACHES if name in done)}
-            sizes[prompt] = size(cache, {})
+            sizes[prompt] = kept(cache, kind)
             built(torch.ones(BATCH, 1, dtype=torch.long), **cache, use_cache=True)
-            sizes[prompt + 1] = size(cache, {})
+            sizes[prompt + 1] = kept(cache, kind)
     for written in (fields, json.loads(config.to_json_string(use_diff=False))):
         assert whole(counted(tmp_path, written, *sizes)).at == tuple(
             n // BATCH for n in sizes.values()
@@ -227,9 +241,13 @@ def test_a_size_that_is_left_out_is_as_in_transformers_or_refused(kind, tmp_path
             assert found == whole(counted(tmp_path, filled, *PROMPTS)), name
 
 
+@caches
 def test_every_type_of_model_that_is_known_was_compared():
-    assert set(ORDERS) == {*FAMILIES, *SAME}
-    assert set(SAME.values()) <= set(FAMILIES)
+    """With its defaults too, where transformers has a class for it (test_configurations.py)."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    assert set(ORDERS) <= {*FAMILIES, *SAME, *CONFIG_MAPPING_NAMES}
+    assert set(SAME.values()) <= {*FAMILIES, *CONFIG_MAPPING_NAMES}
 
 
 def stored(name, *lengths):
@@ -244,6 +262,60 @@ def test_kimi_linear_keeps_what_was_worked_out_by_hand():
     assert linear.at[0] == 20 * (32 * 128 * 128 * 4 + 3 * 3 * 32 * 128 * 2)  # 41.4 MiB
     assert latent.per_token == all_layers.per_token == 7 * 576 * 2 == 8_064
     assert full.per_token == 27 * 576 * 2 == 31_104
+
+
+# bytes per token, and of windows and states once full: logged or published by engines, or counted
+# from the models' own code
+CURRENT = {
+    "falcon-h1-1.5b": (24_576, 76_013_568),
+    "glm-4-9b-chat": (40_960, 0),
+    "gpt2-xl": (307_200, 0),
+    "kimi-k3": (27_648, 449_372_160),
+    "laguna-s-2.1": (49_152, 75_350_016),
+    "ling-3.0-flash": (8_064, 75_980_800),
+    "minimax-m3": (137_472, 0),
+    "mistral-small-4": (23_040, 0),
+    "step-3.5-flash": (49_152, 69_070_848),
+    "zaya1-8b": (40_960, 215_040),
+}
+REFUSED = {
+    "deepseek-v4.1-flash": "kv_source_layer_ids",  # by layers that read those of others
+    "hunyuan-cla-known-type": "use_cla",
+}
+
+
+@pytest.mark.parametrize("name", CURRENT)
+def test_the_files_of_current_models_are_right_to_the_byte(name):
+    query = ContextQuery(lengths=(100_000,), item_bytes=2)
+    all_layers = whole(rows(model(DATA / f"{name}.json").layers, query))
+    per_token, once = CURRENT[name]
+    assert all_layers.per_token == per_token
+    assert all_layers.at == (per_token * 100_000 + once,)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        *REFUSED.items(),
+        ("falcon-h1-1.5b", "mamba_d_ssm"),
+        ("kimi-k3", "linear_full_attn_layers"),
+        ("ling-3.0-flash", "layer_group_size"),
+        ("minimax-m3", "sparse_attention_freq"),
+    ],
+)
+def test_a_list_of_layers_that_hides_what_they_keep_is_refused(name, field, tmp_path):
+    """As a reader would add it who takes all layers for full attention."""
+    fields = json.loads((DATA / f"{name}.json").read_text())
+    text = fields.get("text_config", fields)
+    text["layer_types"] = ["full_attention"] * text["num_hidden_layers"]
+    with pytest.raises(UsageError, match=f"'{field}'"):
+        counted(tmp_path, fields, 1)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_layers_share_is_refused_by_the_name_of_its_field(name):
+    with pytest.raises(UsageError, match=f"'{REFUSED[name]}' is not read here"):
+        model(DATA / f"{name}.json")
 
 
 def test_the_token_that_looks_back_is_the_last_of_its_window(tmp_path):
@@ -279,7 +351,6 @@ LLAMA = {**SMALL, "model_type": "llama"}
             "how model type 'new' orders its layers is not known; add",
         ),
         ({**LLAMA, "model_type": "granitemoehybrid"}, "'layer_types' is None; write a list with"),
-        ({**LLAMA, "v_head_dim": 8}, "values of another width than keys"),
         ({**LLAMA, "swa_head_dim": 8}, "'swa_head_dim' is not read here"),
         (
             {**LLAMA, "model_type": "nemotron_h", "hybrid_override_pattern": "M*"},

@@ -13,19 +13,26 @@ from attnbench.attention.checks.flops import counted_flops
 from attnbench.commands.model.command import layer_kinds
 from attnbench.commands.model.configured_layers import layers
 from attnbench.commands.model.context import ContextQuery, Layer, rows
-from attnbench.commands.model.mechanisms import fields, measurable
+from attnbench.commands.model.mechanisms import WEIGHED, fields, measurable
 from attnbench.commands.model.orders import FULL, SLIDING
 from attnbench.errors import UsageError
 from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Mode, Selection, Workload
-from tests.commands.model.test_layers import FAMILIES, SMALL, caches
+from tests.commands.model.test_layers import FAMILIES, SAME, SMALL, caches
 
 LENGTH = 37
 # how the names of their classes end
 SUBLAYERS = ("Attention", "DeltaNet", "Mixer", "MambaLayer")
 # kinds of layer that no mechanism computes, by what their reason says
 ABSENT = {
+    "bailing_hybrid": "gate",
     "deepseek_v4": "gated pools",
+    "falcon_h1": "attention and a recurrence",
+    "zamba2": "attention and a recurrence",
+    "zaya": "attention and a recurrence",
+    "lfm2_moe": "convolution alone",
+    "mimo_v2_flash": "heads of values are 8 wide, of keys 16",
+    "minimax_m3_vl_text": "indexed reads latents",
     "falcon_mamba": "Mamba-1",
     "mamba": "Mamba-1",
     "jamba": "Mamba-1",
@@ -38,6 +45,7 @@ ABSENT = {
 OF_ONE_WIDTH = {"v_head_dim": 8}  # in place of the 12 of these configurations
 LATENTS = (
     *("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "kimi_linear"),
+    *("bailing_hybrid", "mistral4"),
 )
 
 
@@ -94,7 +102,7 @@ def test_a_mechanism_has_the_weights_of_the_layer_and_keeps_its_bytes(kind, more
     for one in found.kinds:
         if not one.mechanism:
             continue
-        layer = theirs.layers[own[one.words]]
+        layer = (theirs.h if kind == "falcon" else theirs.layers)[own[one.words]]
         (attention,) = [
             part for part in layer.children() if type(part).__name__.endswith(SUBLAYERS)
         ]
@@ -102,6 +110,10 @@ def test_a_mechanism_has_the_weights_of_the_layer_and_keeps_its_bytes(kind, more
         assert weights(module) == weights(attention), one
         kept, counted = state_bytes(one, found)
         assert (kept,) == counted, one
+
+
+def test_types_are_called_compared_by_weights_that_are():
+    assert {*FAMILIES, *SAME} == WEIGHED
 
 
 def test_sizes_that_no_mechanism_has_are_said(tmp_path):

@@ -117,6 +117,10 @@ def test_bits_need_a_count_of_parameters(tmp_path):
         planned(tmp_path, LLAMA_8B | {"vocab_size": None}, weights="8")
 
 
+# whose caches each card is said to keep whole
+UNDIVIDED = ("falcon_h1", "zamba2", "zaya", "minimax_m3_vl_text")
+
+
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_each_family_knows_how_its_caches_divide(kind, tmp_path):
     """One card keeps all; two keep no more each, and no less together."""
@@ -125,7 +129,8 @@ def test_each_family_knows_how_its_caches_divide(kind, tmp_path):
     config = fields(file)
     assert [one.layer for one in card_layers(config, 1)] == list(whole)
     for layer, half in zip(whole, card_layers(config, 2), strict=True):
-        assert not any(text.startswith("what a layer") for text in half.copied)
+        undivided = any(text.startswith("what a layer") for text in half.copied)
+        assert not undivided or kind in UNDIVIDED
         for part, own in zip(layer.parts, half.layer.parts, strict=True):
             assert own.numbers <= part.numbers <= 2 * own.numbers
             assert half.copied or 2 * own.numbers == part.numbers
