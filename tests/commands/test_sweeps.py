@@ -95,7 +95,7 @@ def test_a_sweep_says_what_it_found():
     assert sweep.answer()._repr_markdown_() == repr(sweep.answer())
     modes = sweep.cases["mode"].nunique()
     assert sweep.answer().count("## The answer in ") == modes
-    assert not {"key", "match", "sizes"} & set(sweep.cases)
+    assert not {"key", "match"} & set(sweep.cases)
     assert len(sweep.cases) == len(stored(CROSSED).plan)
     assert len(sweep.ratios())
     assert sweep.plot().content
