@@ -115,7 +115,7 @@ from attnbench.records.storage.journal import load
 
 sizes = {"lengths": (16,), "modes": ("inference",), "width": 16, "heads": 2, "tokens": 64}
 plan = CheckPlan(**sizes, looks=(3, 3), rounds=4, iteration_s=0.0005)
-with runner(own=True) as measuring:
+with runner(trees_only=True) as measuring:
     report = against_revision(plan, "HEAD", selections("local:eager"), measuring)
 picture = attnbench.load("s").plot("cold").content.decode()
 found = analyse(load("s"))
