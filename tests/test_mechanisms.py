@@ -63,7 +63,7 @@ def test_a_further_example_computes_its_equations(trial):
         against_its_reference(trial, 23, True, NUMBER_TYPES[:1])
 
 
-@pytest.mark.long
+@pytest.mark.faults
 @pytest.mark.parametrize("trial", TRIALS)
 def test_the_contract_in_every_number_type(trial):
     for check in BY_TYPE:

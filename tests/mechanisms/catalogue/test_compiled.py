@@ -98,7 +98,7 @@ def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training):
 
 @pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("trial", FIRST)
-@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.faults), True])
 def test_neither_a_second_call_nor_a_second_layer_is_compiled_again(trial, training):
     w = trial.workload(23)
     layers = [trial.build(w).train(training) for _ in range(2)]
