@@ -28,14 +28,14 @@ def groups(*names: str) -> list[str]:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The usual tests, with versions that are known to pass together (five minutes, two cores)."""
+    """The usual tests, with versions that are known to pass together."""
     install(session, "-c", VERSIONS)
     run(session)
 
 
 @nox.session
 def everything(session: nox.Session) -> None:
-    """These and longer tests, all but those of `faults` (a quarter of an hour)."""
+    """These and longer tests, all but those of `faults` (half an hour)."""
     install(session, "-c", VERSIONS)
     run(session, "-m", "not faults")
 
