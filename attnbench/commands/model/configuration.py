@@ -103,6 +103,12 @@ class ConfigurationFields:
             found[int(number)] = own
         return found
 
+    @property
+    def dtype(self) -> str:
+        """The number type that the file names, such as `bfloat16`; empty without one."""
+        names = (self.values.get(key) for key in ("dtype", "torch_dtype"))
+        return next((name for name in names if isinstance(name, str)), "").removeprefix("torch.")
+
     def error(self, problem: str) -> UsageError:
         """An error about this file, to be raised."""
         return UsageError(f"{self.file!r}: {problem}")

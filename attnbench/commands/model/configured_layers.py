@@ -39,10 +39,11 @@ class Model(NamedTuple):
 def model(path: Path) -> Model:
     """The layers of a file such as `config.json`. Raises `UsageError`."""
     config = fields(path)
-    dtypes = (config.values.get(name) for name in ("dtype", "torch_dtype"))
-    dtype = next((name for name in dtypes if isinstance(name, str)), "").removeprefix("torch.")
     return Model(
-        config.type, dtype, tuple(layer for _, layer in layers(config)), config.type in ORDERS
+        config.type,
+        config.dtype,
+        tuple(layer for _, layer in layers(config)),
+        config.type in ORDERS,
     )
 
 

@@ -135,15 +135,11 @@ def counted_parameters(config: ConfigurationFields) -> tuple[tuple[Weights, ...]
 
 
 def written_bits(config: ConfigurationFields) -> Fraction | None:
-    """The bits of a parameter by a configuration, None if it is quantized or says nothing here."""
-    dtype = next(
-        (
-            name
-            for key in ("dtype", "torch_dtype")
-            if isinstance(name := config.values.get(key), str)
-        ),
-        "bfloat16",
-    ).removeprefix("torch.")
+    """The bits of a parameter by a configuration, those of bfloat16 if it names no number type.
+
+    None if it is quantized, or names a type of another width than those of `ITEM_BYTES`.
+    """
+    dtype = config.dtype or "bfloat16"
     if config.values.get(QUANTIZED) or dtype not in ITEM_BYTES:
         return None
     return Fraction(8 * ITEM_BYTES[dtype])
@@ -193,6 +189,8 @@ def _part(plan: CardPlan, part: str) -> dict[str, Any]:
 
 
 def _remarks(config: ConfigurationFields) -> Iterator[str]:
+    if not config.dtype:
+        yield "The file names no number type: bfloat16 is taken."
     if config.text_only:
         yield "Only the text model is counted, no encoders of images or sounds."
     ahead = next((name for name in AHEAD if config.values.get(name)), None)

@@ -143,3 +143,6 @@ def test_what_of_a_model_is_not_counted_is_said(tmp_path):
     assert found.parameters == 8_030_261_248 - 128_256 * 4_096
     ahead = planned(tmp_path, LLAMA_8B | {"num_nextn_predict_layers": 1})
     assert "'num_nextn_predict_layers'" in ahead.remarks[0]
+    silent = planned(tmp_path, {**LLAMA_8B, "dtype": None, "torch_dtype": None})
+    assert silent.remarks == ("The file names no number type: bfloat16 is taken.",)
+    assert silent.weights.total == 2 * 8_030_261_248
