@@ -26,7 +26,8 @@ def bytes_(
         "LIST", "Contexts: 32k..1m, 4096,100k, 1k..9k:+1k.", default="32k,128k,1m"
     ),
     memory: str | None = option(
-        "BYTES", "Find the longest context and the requests that fit on each card: 80GiB."
+        "BYTES",
+        "Memory of each card, such as 80GiB: find the longest context and the requests that fit.",
     ),
     gpus: int = option("N", "Cards that share the model by tensor parallelism.", default=1),
     weights: str | None = option(
