@@ -12,9 +12,16 @@ VERSIONS = "tests/versions.txt"
 # tests that stand on Python, git and this package alone: other releases change nothing in them
 OWN = (
     *("tests/faults", "tests/commands/check", "tests/attention/checks", "tests/inputs"),
-    *("tests/running", "tests/measuring/test_exploits.py", "tests/analysis/test_truth.py"),
+    *("tests/running", "tests/devices/test_system.py", "tests/measuring/test_exploits.py"),
     *("tests/analysis/test_rounds.py", "tests/analysis/test_standings.py"),
-    *("tests/test_architecture.py", "tests/test_planted.py"),
+    "tests/analysis/test_truth.py",
+    *("tests/commands/judge", "tests/commands/sweeping", "tests/commands/test_disturbed.py"),
+    *("tests/commands/test_stopping.py", "tests/commands/test_unwritable.py"),
+    *("tests/mechanisms/test_own_code_is_not_odd.py", "tests/report/test_any_verb.py"),
+    *("tests/report/test_browser.py", "tests/report/test_papers.py"),
+    *("tests/report/test_two_columns.py", "tests/test_additions.py", "tests/test_architecture.py"),
+    *("tests/test_benchmarks.py", "tests/test_package.py", "tests/test_planted.py"),
+    "tests/test_readme.py",
 )
 
 nox.options.sessions = ["lint", "types", "tests"]

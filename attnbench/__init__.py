@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from attnbench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from attnbench.commands.notebook import load as load
-    from attnbench.commands.notebook import sweep as sweep
+    from attnbench.commands import notebook
+
+    load = notebook.load
+    sweep = notebook.sweep
 
 __all__ = ("__version__", "load", "sweep")
 

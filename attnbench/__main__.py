@@ -1,6 +1,8 @@
 """The program `attnbench`, as `python -m attnbench` runs it."""
 
-from attnbench.commands.entry import main
+from attnbench.commands import entry
+
+main = entry.main
 
 if __name__ == "__main__":
     main()

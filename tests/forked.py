@@ -21,10 +21,19 @@ LARGEST = 1 << 18  # bytes of a message: an environment
 @contextmanager
 def forked_servers():
     """Within the block, no server imports torch by itself."""
+    from attnbench.devices.system import Linux
     from attnbench.running import pool
 
     origin = Origin()
-    with patch.object(pool, "subprocess", origin):
+    system = Linux.end_family.__globals__
+    children = system["children"]
+
+    def others(process):
+        """What a worker that is tested within this process ends: not the process that forks."""
+        own = origin.process and origin.process.pid
+        return (pid for pid in children(process) if pid != own)
+
+    with patch.object(pool, "subprocess", origin), patch.dict(system, children=others):
         yield
     origin.close()
 
@@ -52,7 +61,6 @@ class Origin:
         """A process that runs the script of the command and prints to `stdout`."""
         assert start_new_session
         assert stderr is stdout
-        # a worker that is tested within this process ends all children of it
         if not self.process or self.process.poll() is not None:
             self.start()
         message = json.dumps([command[-1], os.getcwd(), env]).encode()

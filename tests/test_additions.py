@@ -199,7 +199,7 @@ def figure(copy):
     )
     copy.insert(
         "report/page.py",
-        'of a metric, or of a mode that steps."""\n',
+        'of a mode that steps, or a map."""\n',
         '    if stem == "parameters":\n        return parameters_figure(analysis.cases)\n',
     )
     copy.insert(

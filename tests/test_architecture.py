@@ -38,7 +38,10 @@ FORMER = {
 GROUND = ("errors", "version")  # files that every wing may import
 ROOF = ("__init__", "__main__")
 ARROWS = 26  # between wings, at most
-CROSSING = 379  # names that cross from one wing to another beside doors, at most
+CROSSING = 208  # names that cross from one wing to another beside doors, at most
+
+DOOR = 15  # names in a wing's door, at most
+DOORS_WITH_A_LIST = 3  # wings whose door says what it offers, at least
 
 SHARED = "sweeping"  # the folder of `commands` that belongs to no verb: verbs may import it
 # wings whose folders are no floors of them, as each knows what is in them
@@ -58,7 +61,7 @@ DOORS = {
     "numpy": {"analysis", "report", "measuring", *(f"commands/{name}" for name in DRAWING)},
     "pandas": {"records/storage", "analysis", "report", "commands/compare", "commands/recommend"},
     "matplotlib": {
-        *("report/charts.py", "report/figures.py", "report/page.py"),
+        *("report/charts.py", "report/figures.py", "report/maps.py", "report/page.py"),
         "commands/model/figure.py",
     },
     "jinja2": {"report/html.py"},
@@ -76,6 +79,14 @@ WRITING = {"page", "table", "layer_table", "figure"}  # files of a verb
 STATISTICS = {
     *("mean", "median", "std", "var", "cov", "corr", "quantile", "percentile"),
     *("polyfit", "lstsq", "pinv", "hypot"),
+}
+
+# files without tests at the path that mirrors theirs, as they decide nothing; mechanisms are tested
+# together, each by what its card says
+UNMIRRORED = {
+    *("__main__.py", "version.py", "records/bounds.py", "records/card.py", "commands/entry.py"),
+    *("commands/sweep/merge_command.py", "commands/sweeping/cluster/engine.py"),
+    "commands/check/starting.py",
 }
 
 IN_EACH = {"Worker"}  # what a server of processes looks for, in each module that has one
@@ -200,6 +211,47 @@ def test_what_crosses_a_door_is_offered_there_or_still_listed():
     crossed = {wing: sorted(names) for wing, names in crossing().items()}
     assert crossed == {wing: sorted(listed.get(wing, [])) for wing in WINGS}
     assert sum(map(len, crossed.values())) <= CROSSING
+
+
+def offered(wing):
+    """The names and modules in the `__all__` of a wing's door; None where it has none."""
+    for node in tree(ROOT / wing / "__init__.py").body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return None
+
+
+def test_a_door_offers_few_names_and_others_take_no_other():
+    """Of each wing whose door says what it offers; a module counts as one name."""
+
+    def asks_for_more(path):
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            package, _, wing = node.module.partition(".")
+            if package == "attnbench" and wing in doors and wing != room(path):
+                yield from (a.name for a in node.names if a.name not in doors[wing])
+
+    doors = {wing: offered(wing) for wing in WINGS if offered(wing) is not None}
+    assert len(doors) >= DOORS_WITH_A_LIST
+    assert {wing: len(names) for wing, names in doors.items() if len(names) > DOOR} == {}
+    hold(asks_for_more)
+
+
+def test_what_a_door_offers_has_not_the_name_of_a_file():
+    """Python sets a folder's name to the module of that name once something imports it."""
+
+    def hides(path):
+        if path.name != "__init__.py":
+            return
+        for node in tree(path).body:
+            if isinstance(node, ast.ImportFrom):
+                package = ".".join(("attnbench", *path.parent.relative_to(ROOT).parts))
+                names = (alias.asname or alias.name for alias in node.names)
+                taken = (name for name in names if is_module(package, name))
+                yield from (f"offers {name}" for name in taken if node.module != package)
+
+    hold(hides)
 
 
 def slice_of(path):
@@ -374,6 +426,21 @@ def test_no_function_is_long():
                 yield f"{node.name} has {1 + node.end_lineno - node.lineno} lines"
 
     hold(runs_on)
+
+
+def test_the_tests_of_a_file_stand_at_the_path_that_mirrors_its_own():
+    files = {
+        path.relative_to(ROOT)
+        for path in FILES
+        if path.name != "__init__.py" and path.parent != ROOT / "mechanisms"
+    }
+    tests = Path(__file__).parent
+    alone = {
+        path.as_posix()
+        for path in files
+        if not (tests / path.with_name(f"test_{path.name}")).is_file()
+    }
+    assert alone == UNMIRRORED
 
 
 def test_torch_stays_unloaded(tmp_path):

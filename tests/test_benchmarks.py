@@ -14,7 +14,11 @@ from tests.commands.commands import python
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "tests" / "benchmarks"
-SIMULATING = {"coverage": ("--sweeps", "10"), "truth": ("--worlds", "3")}
+SIMULATING = {
+    "configurations": (),
+    "coverage": ("--sweeps", "10"),
+    "truth": ("--worlds", "3"),
+}
 MEASURING = {
     "speed": ("--models", "fastformer,star_transformer", "--lengths", "64", "--minutes", "0.3"),
     "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
@@ -64,3 +68,14 @@ def test_the_gates_benchmark_goes_on_where_it_was_stopped(tmp_path):
     assert first.count("/2 ") == 2, "a verdict without extra work, and one with it"
     assert page("gate", "--trials", "1", *options) == ""
     assert "| nothing | 1 |" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.long
+def test_the_map_is_a_page_of_two_stored_sweeps():
+    reports = ROOT / "reports"
+    made = page("map", str(reports / "cpu-exponents"), str(reports / "cpu-decode"))
+    assert made.startswith("# The map of 42 mechanisms\n")
+    (row,) = (line for line in made.splitlines() if line.startswith("| Gated DeltaNet → |"))
+    assert row.split(" | ")[1:3] == ["all", "from 3,139 [2,048, 4,096]"]
+    assert "16,384, 32,768 (of 42 measured)" in made
+    assert "](map.png)" in made

@@ -121,10 +121,10 @@ def test_captions_are_those_of_the_journals():
     picture = r"!\[[^]]*\]\(reports/([\w-]+)/(\w+)\.png\)\n\n\*(.*?)\*\n\n"
     shown = README + REPORTS.replace("](cpu-", "](reports/cpu-")
     found = re.findall(picture, shown, re.DOTALL)
-    assert [stem for _, stem, _ in found] == ["fig2", "decode"]
+    assert [stem for _, stem, _ in found] == ["fig2", "map", "decode"]
     for name, stem, text in found:
         sweep, said = load(ROOT / "reports" / name), " ".join(text.split())
-        assert captions(analyse(sweep).cases, sweep)[stem] in said
+        assert captions(analyse(sweep))[stem] in said
         words = re.search(rf"`attnbench sweep (.*?) --out reports/{name}`", said)[1]
         assert defining(request(on_the_command_line(shlex.split(words)))) == defining(sweep.request)
         assert not re.search(r"\d[×%]|\bms\b", said.replace("95 %", "")), "a number that was typed"
@@ -194,7 +194,7 @@ def test_files_to_add_something_to_exist():
             found = [*(ROOT / "attnbench").glob(path), *folder.glob(path)]
             assert found, path
             folder = found[0].parent
-    assert len(rows) == 20
+    assert len(rows) == 21
 
 
 def test_the_number_of_mechanisms_stands_once_and_is_right():

@@ -14,9 +14,7 @@ from attnbench.analysis.standings import (
     winners,
 )
 from attnbench.analysis.suspects import rankable
-from attnbench.records import Outcome
-from attnbench.records.metrics import MEMORY, STATE, TIME
-from attnbench.records.outcomes import ending
+from attnbench.records import Outcome, metrics, outcomes
 
 FAR = 4  # times the common front, beyond which a report says how far each series went
 
@@ -40,7 +38,7 @@ class UnmeasuredLengths:
     @property
     def is_limit(self) -> bool:
         """Whether the series hits a limit of memory or time at the first of these lengths."""
-        return ending(self.outcome, self.cause).limit
+        return outcomes.ending(self.outcome, self.cause).limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,21 +99,21 @@ def answers(cases: pd.DataFrame, standings: Standings) -> Answers:
     fronts = tuple(_fronts(cases))
     return Answers(
         cases=len(cases),
-        timed=int((cases[TIME] > 0).sum()),
+        timed=int((cases[metrics.TIME] > 0).sum()),
         series=tuple(map(str, dict.fromkeys(cases["series"]))),
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
         seq_len=min((front.seq_len for front in fronts), default=None),
         fronts=fronts,
-        fastest=tuple(winners(ranked, TIME, standings)),
-        least_memory=tuple(winners(comparable(counted_in_full(ranked)), MEMORY)),
-        least_state=tuple(winners(ranked, STATE)),
+        fastest=tuple(winners(ranked, metrics.TIME, standings)),
+        least_memory=tuple(winners(comparable(counted_in_full(ranked)), metrics.MEMORY)),
+        least_state=tuple(winners(ranked, metrics.STATE)),
         missing=tuple(_missing(cases)),
     )
 
 
 def _fronts(cases: pd.DataFrame) -> Iterator[Front]:
     """The front of each mode in which something was timed."""
-    timed = cases[cases[TIME] > 0]
+    timed = cases[cases[metrics.TIME] > 0]
     for mode, of_mode in timed.groupby("mode", sort=False):
         honest = of_mode[of_mode["suspect"] == ""]
         compared = of_mode if honest.empty else honest

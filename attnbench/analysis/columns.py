@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from attnbench.analysis.summary import Frame
-from attnbench.records.metrics import ROWS, Metric
+from attnbench.records import metrics
 
 # of a summary, by which programs tell cases apart
 KEYS = ("key", "match")
@@ -80,10 +80,10 @@ def explained() -> Iterator[ColumnGroup]:
         together.setdefault(meaning, []).append(name)
     for meaning, names in together.items():
         yield ColumnGroup(tuple(names), meaning)
-    yield from map(_of_metric, ROWS)
+    yield from map(_of_metric, metrics.ROWS)
 
 
-def _of_metric(metric: Metric) -> ColumnGroup:
+def _of_metric(metric: metrics.Metric) -> ColumnGroup:
     """The columns of a metric: five for what rounds repeat."""
     text = f"{metric.label}: {metric.description}"
     return ColumnGroup(metric.estimate if metric.interval else (metric.key,), text)

@@ -34,15 +34,13 @@ from attnbench.analysis.conclusions import (
 from attnbench.analysis.scaling import Pair, Tail
 from attnbench.analysis.standings import Winner, counted_in_full
 from attnbench.analysis.statistics.curves import LogCurve
-from attnbench.records import LEAST_ROUNDS, MISSING, Cause, Outcome, Request
-from attnbench.records.metrics import MEMORY, PREDICTED, STATE, TABLE, TIME
-from attnbench.records.modes import find
+from attnbench.records import LEAST_ROUNDS, MISSING, Cause, Outcome, Request, metrics, modes
 
 # the cost that is least of the cheapest
 COST: Mapping[Question, str] = MappingProxyType({
-    Question.FASTEST: TIME,
-    Question.LEAST_MEMORY: MEMORY,
-    Question.SMALLEST_STATE: STATE,
+    Question.FASTEST: metrics.TIME,
+    Question.LEAST_MEMORY: metrics.MEMORY,
+    Question.SMALLEST_STATE: metrics.STATE,
 })  # fmt: skip
 
 # outcomes of code that does not work; memory and time are limits of the machine
@@ -121,6 +119,8 @@ class ModePlan:
         left = {*endings}
         if left & {Cause.BUDGET, MISSING}:
             return longer("--budget", self.request.budget_s) or "--resume"
+        if Cause.OVERTIME in left:
+            return "--resume"
         if left & {Cause.CASE_TIMEOUT, Cause.TIMEOUT, Outcome.TIMEOUT}:
             return longer("--case-timeout", self.request.case_timeout_s)
         return ""
@@ -159,7 +159,7 @@ def conclusions(
     }
     for question, every in winners.items():
         for plan in plans:
-            if question is not Question.SMALLEST_STATE or find(plan.mode).steps:
+            if question is not Question.SMALLEST_STATE or modes.find(plan.mode).steps:
                 of_plan = (w for w in every if (w.mode, w.sizes) == (plan.mode, plan.sizes))
                 yield from cheapest(question, plan, of_plan)
     by_names = {(plan.mode, series): plan for plan in plans for series in plan.series}
@@ -253,7 +253,7 @@ def left_out(
     least:   the least that was measured there; NaN: nothing was
     failing: series that failed before: what they would need if they ran is not known
     """
-    columns = ["series", "outcome", "cause", PREDICTED.get(cost, "")]
+    columns = ["series", "outcome", "cause", metrics.PREDICTED.get(cost, "")]
     lost = rows[~(rows[cost] > 0)].reindex(columns=columns)
     for series, outcome, cause, predicted in lost.itertuples(index=False):
         if {outcome, cause} & CANNOT:
@@ -269,7 +269,7 @@ def left_out(
 
 def basis(quantity: str) -> Basis:
     """What the numbers of a metric are."""
-    return Basis.MEASURED if TABLE[quantity].interval else Basis.COUNTED
+    return Basis.MEASURED if metrics.TABLE[quantity].interval else Basis.COUNTED
 
 
 def faster_from(plan: ModePlan, pair: Pair) -> Conclusion:
@@ -298,7 +298,7 @@ def faster_from(plan: ModePlan, pair: Pair) -> Conclusion:
         series=(pair.a,),
         against=(pair.b,),
         value=value,
-        quantity=TIME,
+        quantity=metrics.TIME,
         decided_by=decided_by,
     )
 
@@ -351,7 +351,7 @@ def limits(plans: Sequence[ModePlan], missing: Sequence[UnmeasuredLengths]) -> I
     """
     for plan in plans:
         for series, rows in plan.cases.groupby("series", sort=False):
-            timed = [*map(int, rows.loc[rows[TIME] > 0, "seq_len"])]
+            timed = [*map(int, rows.loc[rows[metrics.TIME] > 0, "seq_len"])]
             ends = [
                 lost
                 for lost in missing

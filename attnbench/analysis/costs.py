@@ -20,6 +20,7 @@ from attnbench.records import (
     Part,
     Planned,
     Run,
+    Series,
     modes,
 )
 
@@ -80,6 +81,7 @@ class Costs:
         self.series = series_of(plan)  # by the key of the case
         self.rates = rates or ASSUMED
         self.context_bytes = context_bytes
+        self.contexts: dict[Series, float] = {}  # measured, of each series
         share_s = start_s * len({*self.series.values()}) / max(1, len(self.series))
         self.start_s = {CostKind.TIMING: share_s, CostKind.WEIGHING: start_s}
         self.measured: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
@@ -90,7 +92,8 @@ class Costs:
         Of a run that has no laps, or took no time to measure memory, as in a dry run, nothing is
         learnt.
         """
-        self.context_bytes = run.values.get("context_bytes", self.context_bytes)
+        if "context_bytes" in run.values:
+            self.contexts[self.series[planned.case.key]] = run.values["context_bytes"]
         if peak := run.values.get("allocated_peak_bytes"):
             self.take(CostKind.BYTES, planned, peak)
         measured = run.samples if run.part is Part.TIME else run.elapsed_s
@@ -149,20 +152,31 @@ class Costs:
         """The cost of the case where it was measured; else its guess times an error of guesses.
 
         That is the median of measured over guessed at the nearest length, in the nearest of its
-        groups of which anything was measured.
+        groups of which anything was measured. A slow spell of the machine is not taken for what
+        each case of a series costs besides its iterations: before `SLOPE_LENGTHS` of them were
+        measured, that is the least of what its groups say.
         """
-        groups = self.groups(planned, what)
-        near = next((self.measured[group] for group in groups if group in self.measured), {})
+        known = [g for group in self.groups(planned, what) if (g := self.measured.get(group))]
+        if not known:
+            return self.guess(what, planned)
+        near = known[0]
         if planned.case.key in near:
             return near[planned.case.key][1]
         grows = what in (CostKind.SECONDS, CostKind.BYTES)
         if grows and not (planned.declared or self.is_unknown(planned, what)):
             return by_slope(planned, self.curve(planned, what))
+        few = what in OVERHEAD_S and not planned.compiles and len(near) < SLOPE_LENGTHS
+        groups = known if few else known[:1]
+        error = min(self.error(what, planned, [*group.values()]) for group in groups)
+        return self.guess(what, planned) * error
+
+    def error(self, what: CostKind, planned: Planned, known: Known) -> float:
+        """Measured over guessed costs of the known cases at the nearest length: their median."""
         errors: dict[float, list[float]] = {}  # by distance
-        for other, cost in near.values():
+        for other, cost in known:
             distance = abs(math.log(seq_len(other) / seq_len(planned)))
             errors.setdefault(distance, []).append(cost / self.guess(what, other))
-        return self.guess(what, planned) * (median(errors[min(errors)]) if errors else 1.0)
+        return median(errors[min(errors)])
 
     def guess(self, what: CostKind, planned: Planned) -> float:
         """The cost before anything is measured."""
@@ -202,7 +216,16 @@ class Costs:
 
     def needed_bytes(self, planned: Planned) -> float:
         """Bytes to keep free for a process that runs the case."""
-        return MARGIN * (self.context_bytes + self.predicted(CostKind.BYTES, planned))
+        context_bytes = self.context_of(self.series[planned.case.key])
+        return MARGIN * (context_bytes + self.predicted(CostKind.BYTES, planned))
+
+    def context_of(self, series: Series) -> float:
+        """Bytes that a process of a series takes of the device beside its tensors.
+
+        What a library that a mechanism calls takes for itself is no other's.
+        """
+        usual = min(self.contexts.values(), default=self.context_bytes)
+        return self.contexts.get(series, usual)
 
     def weighing_s(self, planned: Planned) -> float:
         """Seconds of the iterations that measure the memory of a case."""

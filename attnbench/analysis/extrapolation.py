@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from attnbench.analysis.costs import CostKind, Costs, Rates, seq_len
-from attnbench.records import Outcome, Planned, Run
-from attnbench.records.metrics import MEMORY, PREDICTED
+from attnbench.records import Outcome, Planned, Run, metrics
 
 
 def predictions(
@@ -28,7 +27,7 @@ def predictions(
         costs.learn(cases[run.case], run)
     for key in (key for key in cases if key in times):
         costs.take(CostKind.SECONDS, cases[key], times[key])
-    weighed = {run.case for run in runs if run.values.get(MEMORY)}
+    weighed = {run.case for run in runs if run.values.get(metrics.MEMORY)}
     refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
     by_case = {}
     for key, planned in cases.items():
@@ -39,5 +38,5 @@ def predictions(
             time_s = costs.iteration_s(planned) or math.nan
         if key not in weighed and not costs.is_unknown(planned, CostKind.BYTES):
             peak_bytes = costs.predicted(CostKind.BYTES, planned) or math.nan
-        by_case[key] = dict(zip(PREDICTED.values(), (time_s, peak_bytes), strict=True))
+        by_case[key] = dict(zip(metrics.PREDICTED.values(), (time_s, peak_bytes), strict=True))
     return by_case

@@ -12,15 +12,14 @@ from attnbench.analysis import columns, concluding, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.conclusions import Conclusion, Question, about
 from attnbench.analysis.scaling import speedups
-from attnbench.analysis.standings import Standings
+from attnbench.analysis.standings import Standings, counted_in_full
 from attnbench.analysis.statistics.curves import series_of
 from attnbench.analysis.statistics.ratios import Ratios
 from attnbench.analysis.summary import Frame, timed_runs
 from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import warnings
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Sweep
-from attnbench.records.metrics import TIME
+from attnbench.records import Sweep, metrics
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 
@@ -112,7 +111,7 @@ class Analysis:
         if front is None:
             return frozenset()
         there = cases[(cases["mode"] == mode) & (cases["seq_len"] == front.seq_len)]
-        return frozenset(there.loc[there[TIME] > 0, "series"])
+        return frozenset(there.loc[there[metrics.TIME] > 0, "series"])
 
     @property
     def reported(self) -> Frame:
@@ -182,7 +181,7 @@ class Analysis:
     @cached_property
     def exponents(self) -> Frame:
         """`scaling.scaling` of the cases."""
-        return scaling.scaling(self.judged)
+        return scaling.scaling(counted_in_full(self.judged))
 
     @property
     def disturbed(self) -> float:

@@ -28,7 +28,7 @@ from attnbench.analysis.scaling import pairs
 from attnbench.analysis.statistics.curves import Array
 from attnbench.analysis.statistics.estimate import LEVEL
 from attnbench.analysis.statistics.ratios import Ratios
-from attnbench.records.metrics import MEMORY, TABLE, TIME
+from attnbench.records import metrics
 
 WIDEST = 12.0  # in standard errors: no difference of equal series is larger
 MANY = 1e5  # degrees of freedom that are as good as infinitely many
@@ -73,7 +73,7 @@ class Standings:
     """
 
     def __init__(self, cases: pd.DataFrame, ratios: Ratios) -> None:
-        timed = cases[cases[TIME] > 0]
+        timed = cases[cases[metrics.TIME] > 0]
         keys: list[tuple[str, str, str, int]] = []  # mode, two series, length
         rows: list[tuple[float, float, float]] = []  # log ratio, its error and degrees of freedom
         for mode, a, b, curve, _ in pairs(timed, ratios):
@@ -188,7 +188,7 @@ def comparable(summary: pd.DataFrame) -> pd.DataFrame:
 def counted_in_full(summary: pd.DataFrame) -> pd.DataFrame:
     """The cases without the peaks that miss memory outside of torch."""
     missed = summary["uncounted"] != ""
-    return summary.assign(**{MEMORY: summary[MEMORY].mask(missed)})
+    return summary.assign(**{metrics.MEMORY: summary[metrics.MEMORY].mask(missed)})
 
 
 def winners(
@@ -207,7 +207,7 @@ def winners(
         mode, sizes, seq_len = block[["mode", "sizes", "seq_len"]].iloc[0]
         costs = {str(s): float(c) for s, c in zip(block["series"], block[metric], strict=True)}
         if standings is None:
-            order = places([*costs], partial(_exact, costs, TABLE[metric].tolerance or 0.0))
+            order = places([*costs], partial(_exact, costs, metrics.TABLE[metric].tolerance or 0.0))
         else:
             order = standings.places([*costs], mode, seq_len)
         first, *others = order

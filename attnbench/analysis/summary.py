@@ -27,16 +27,16 @@ from attnbench.records import (
     Sweep,
     Workload,
     canonical,
+    metrics,
+    notes,
     options_text,
 )
-from attnbench.records.metrics import PREDICTED, ROWS, TABLE, TIME, Better, Join
-from attnbench.records.notes import Note, column_notes
 
 # names for annotations elsewhere, so that other wings need not import pandas
 Frame = pd.DataFrame
 Row = pd.Series
 
-NOTED = column_notes()
+NOTED = notes.column_notes()
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
@@ -46,7 +46,7 @@ WORK = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
 # seconds of one iteration, from a sample
 SAMPLED: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
     {
-        TIME: lambda s: s.seconds,
+        metrics.TIME: lambda s: s.seconds,
         "wall_s": lambda s: s.unheld_wall_s,
         # a process that waits for a GPU spins
         "cpu_s": lambda s: math.nan if s.device_s is not None else s.cpu_s / s.iterations,
@@ -92,7 +92,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
-    times = {p.case.key: t for p, _, estimates in every if (t := estimates[TIME].point) > 0}
+    times = {p.case.key: t for p, _, estimates in every if (t := estimates[metrics.TIME].point) > 0}
     rates = next((peak_rates(session) for session in sweep.sessions), None)
     predicted = predictions(sweep.plan, sweep.runs, times, rates)
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
@@ -104,19 +104,19 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | timed_by
         | _columns(estimates, planned.case.workload)
         | {
-            "interval_kind": str(estimates[TIME].kind),
+            "interval_kind": str(estimates[metrics.TIME].kind),
             "samples": sum(len(run.samples) for run in timed_runs(case_runs)),
             "launch_bound": launch_bound(timed_runs(case_runs)),
             "shows_launches": any(map(shows_launches, timed_runs(case_runs))),
         }
         | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
         | {"filled": planned.filled}
-        | predicted.get(planned.case.key, dict.fromkeys(PREDICTED.values(), math.nan))
+        | predicted.get(planned.case.key, dict.fromkeys(metrics.PREDICTED.values(), math.nan))
         | _values(case_runs)
         for planned, case_runs, estimates in every
     ]
     table = pd.DataFrame(rows)
-    unmeasured = (row.key for row in ROWS if row.key not in table)
+    unmeasured = (row.key for row in metrics.ROWS if row.key not in table)
     table = with_bounds(table.reindex(columns=[*table.columns, *unmeasured]), sweep)
     return table if table.empty else _per_layer(_with_suspects(table, sweep, names))
 
@@ -140,13 +140,13 @@ def _noted(runs: Sequence[Run]) -> dict[str, str]:
 
 def _per_layer(cases: pd.DataFrame) -> pd.DataFrame:
     """The cases with the costs of each stack over its `depth`."""
-    layers = {Better.LOWER: cases["depth"], Better.HIGHER: 1 / cases["depth"]}
+    layers = {metrics.Better.LOWER: cases["depth"], metrics.Better.HIGHER: 1 / cases["depth"]}
     columns = {
         column: layers[row.better]
-        for row in ROWS
+        for row in metrics.ROWS
         if row.of_a_layer
         for column in (row.estimate[:3] if row.interval else (row.key,))
-    } | dict.fromkeys(PREDICTED.values(), cases["depth"])
+    } | dict.fromkeys(metrics.PREDICTED.values(), cases["depth"])
     # in few pieces, which columns can be added to
     return cases.assign(**{name: cases[name] / by for name, by in columns.items()}).copy()
 
@@ -174,7 +174,7 @@ def timed_runs(runs: Sequence[Run]) -> list[Run]:
 
 def _estimates(cases: Sequence[Sequence[Run]]) -> list[dict[str, Estimate]]:
     """The estimates of each case, by metric, of what rounds repeat."""
-    by_metric = {row.key: _estimated(row.key, cases) for row in ROWS if row.interval}
+    by_metric = {row.key: _estimated(row.key, cases) for row in metrics.ROWS if row.interval}
     return [
         dict(zip(by_metric, values, strict=True))
         for values in zip(*by_metric.values(), strict=True)
@@ -209,13 +209,13 @@ def _numbers(key: str, run: Run) -> list[float]:
 
 def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, float]:
     """The estimates of a case, with what follows from its time."""
-    time = estimates[TIME]
+    time = estimates[metrics.TIME]
     n = workload.outputs
     inverse = replace(time, point=n / time.point, low=n / time.high, high=n / time.low)
     token = replace(time, point=time.point / n, low=time.low / n, high=time.high / n)
     every = estimates | {"token_s": token, "tokens_per_s": inverse}
     columns = (
-        zip(TABLE[key].estimate, (e.point, e.low, e.high, e.log_se, e.df), strict=True)
+        zip(metrics.TABLE[key].estimate, (e.point, e.low, e.high, e.log_se, e.df), strict=True)
         for key, e in every.items()
     )
     return dict(chain.from_iterable(columns))
@@ -275,7 +275,7 @@ def launch_bound(runs: Sequence[Run]) -> bool:
 
 def shows_launches(run: Run) -> bool:
     """Whether the device time of a run includes launches that could not be hidden."""
-    return Note.LAUNCHES in run.notes
+    return notes.Note.LAUNCHES in run.notes
 
 
 def _values(runs: Sequence[Run]) -> dict[str, float]:
@@ -287,7 +287,7 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
     for key, value in (
         pair for run in runs if run.outcome is Outcome.OK for pair in run.values.items()
     ):
-        if not TABLE[key].interval:
+        if not metrics.TABLE[key].interval:
             by_key.setdefault(key, []).append(value)
     values = {key: combine_runs(key, numbers) for key, numbers in by_key.items()}
     return values | dict.fromkeys(WORK[2:] if "flops" in by_key else (), math.nan)
@@ -297,4 +297,6 @@ def combine_runs(key: str, values: Sequence[float]) -> float:
     """The value of a case from those of its rounds, as the table of metrics defines; else NaN."""
     if not values:
         return math.nan
-    return float(np.max(values) if TABLE[key].join is Join.LARGEST else np.median(values))
+    return float(
+        np.max(values) if metrics.TABLE[key].join is metrics.Join.LARGEST else np.median(values)
+    )

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from attnbench.records import Run, units
-from attnbench.records.notes import Note
+from attnbench.records import Run, notes, units
 
 LEAK = 1 << 16  # bytes that an iteration leaves allocated, above which a series leaks
 SHOWS_LAUNCHES = "its time includes launches, which could not be hidden"  # why it has no rank
@@ -20,7 +19,7 @@ def suspects(
     for run in runs:
         name = names.get(run.case, run.case)
         signs_by_series.setdefault(name, {}).update(
-            dict.fromkeys(run.notes.get(Note.SUSPECT, "").split("; "))
+            dict.fromkeys(run.notes.get(notes.Note.SUSPECT, "").split("; "))
         )
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     for name, kept_bytes in kept.items():

@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from attnbench.analysis.statistics.laps import by_pair, sweep_slope
 from attnbench.analysis.statistics.ratios import Decided, decided_so_far
-from attnbench.records import Block, Run
-from attnbench.records.modes import find
-from attnbench.records.notes import Note
+from attnbench.records import Block, Run, modes, notes
 
 
 class BlockResults:
@@ -21,31 +19,38 @@ class BlockResults:
         self.batch_tokens = batch_tokens
         self.runs: dict[Block, dict[str, tuple[Run, ...]]] = {}
         self.told: set[tuple[Block, str, str]] = set()
+        self.suspects: set[str] = set()  # by what any of their runs showed
 
     def first_times(
         self, block: Block, series: Iterable[str], runs: Mapping[str, tuple[Run, ...]]
     ) -> list["TimedSeries"]:
-        """`timed` of a visit."""
-        return timed(block, series, runs, self.batch_tokens, self.depths)
+        """`timed` of a visit, without series that are suspect in any block so far."""
+        self._suspect(runs)
+        ranked = {name: own for name, own in runs.items() if name not in self.suspects}
+        return timed(block, series, ranked, self.batch_tokens, self.depths)
 
     def decided(
         self, block: Block, runs: Mapping[str, tuple[Run, ...]]
     ) -> list[Decided[str, Block]]:
         """What the runs of a block decide beside those of others, the closest ratio first.
 
-        A series is compared from its second round on. Those that are suspect there, and times that
-        include a GPU's launches, are left out.
+        A series is compared from its second round on. Those that are suspect in any block so far,
+        and times that include a GPU's launches, are left out.
         """
+        self._suspect(runs)
         self.runs[block] = {
             name: own
             for name, own in runs.items()
-            if len(own) > 1
-            and not any({Note.SUSPECT, Note.LAUNCHES} & run.notes.keys() for run in own)
+            if len(own) > 1 and not any(notes.Note.LAUNCHES in run.notes for run in own)
+        }
+        compared = {
+            at: {name: own for name, own in names.items() if name not in self.suspects}
+            for at, names in self.runs.items()
         }
         blocks = {
-            run.case: at for at, names in self.runs.items() for own in names.values() for run in own
+            run.case: at for at, names in compared.items() for own in names.values() for run in own
         }
-        every = [run for names in self.runs.values() for own in names.values() for run in own]
+        every = [run for names in compared.values() for own in names.values() for run in own]
         slope = sweep_slope(every, blocks)
         laps = {
             (name, at): {
@@ -55,7 +60,7 @@ class BlockResults:
                 }
                 for run in own
             }
-            for at, names in self.runs.items()
+            for at, names in compared.items()
             for name, own in names.items()
         }
         new = [
@@ -65,6 +70,14 @@ class BlockResults:
         ]
         self.told |= {(block, each.fast, each.slow) for each in new}
         return sorted(new, key=lambda each: each.low)
+
+    def _suspect(self, runs: Mapping[str, tuple[Run, ...]]) -> None:
+        """Remember the series of which a run showed that they do not do their work."""
+        self.suspects |= {
+            name
+            for name, own in runs.items()
+            if any(notes.Note.SUSPECT in run.notes for run in own)
+        }
 
 
 class TimedSeries(NamedTuple):
@@ -90,14 +103,16 @@ def timed(
     those of a layer.
     """
     suspect = {
-        name for name, of_series in runs.items() if any(Note.SUSPECT in r.notes for r in of_series)
+        name
+        for name, of_series in runs.items()
+        if any(notes.Note.SUSPECT in r.notes for r in of_series)
     }
     runs = {name: of_series for name, of_series in runs.items() if name not in suspect}
     new = [name for name in series if len(runs.get(name, ())) == 1]
     if not new:
         return []
     tokens = block.batch * block.seq_len
-    scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
+    scale = 1.0 if modes.find(block.mode).steps else (batch_tokens or tokens) / tokens
     # the faster lap of each pair, as in ratios
     laps = {
         name: {
@@ -110,7 +125,9 @@ def timed(
         seconds = [*laps[name].values()] or [s.seconds for run in of_series for s in run.samples]
         times[name] = scale * median(seconds) / depths.get(name, 1)
     launched = {
-        name for name, of_series in runs.items() if any(Note.LAUNCHES in r.notes for r in of_series)
+        name
+        for name, of_series in runs.items()
+        if any(notes.Note.LAUNCHES in r.notes for r in of_series)
     }
     first = min(times, key=lambda name: (name in launched, times[name]))
     return [

@@ -9,9 +9,7 @@ from typing import NamedTuple, TypeAlias
 from attnbench.analysis.statistics.curves import series_names
 from attnbench.analysis.statistics.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, shows_launches, timed_runs
-from attnbench.records import AWAY, ITEM_BYTES, OTHERS, Clock, Planned, Sweep, units
-from attnbench.records.notes import NOTES, Note
-from attnbench.records.units import many, percent
+from attnbench.records import AWAY, ITEM_BYTES, LOST, OTHERS, Clock, Planned, Sweep, notes, units
 
 # limits above which a warning is given
 BUSY = 0.5  # load of other programs, as a share of the cores
@@ -63,10 +61,14 @@ def _when(true: Callable[[Sweep], bool]) -> Test:
     return lambda evidence: [()] if true(evidence.sweep) else []
 
 
-def _noted(kind: Note) -> Test:
+def _noted(kind: notes.Note) -> Test:
     """The series, note and package of each run that has a note of this kind."""
     return lambda evidence: (
-        (evidence.names.get(run.case, run.case), run.notes[kind], run.notes.get(Note.PACKAGE, ""))
+        (
+            evidence.names.get(run.case, run.case),
+            run.notes[kind],
+            run.notes.get(notes.Note.PACKAGE, ""),
+        )
         for run in evidence.sweep.runs
         if kind in run.notes
     )
@@ -82,18 +84,20 @@ def _marked(column: str) -> Test:
 def _missing_shards(evidence: Evidence) -> Iterator[Values]:
     if missing := units.few(evidence.sweep.missing):
         held = evidence.sweep.shards
-        yield len(held), many(held[0].of, "shard"), missing
+        yield len(held), units.many(held[0].of, "shard"), missing
 
 
 def _causal(evidence: Evidence) -> Iterable[Values]:
-    seen = {run.case for run in evidence.sweep.runs if Note.CAUSAL in run.notes}
+    seen = {run.case for run in evidence.sweep.runs if notes.Note.CAUSAL in run.notes}
     return mixed_causality(evidence.sweep.plan, seen)
 
 
 def _unexamined(evidence: Evidence) -> Iterable[Values]:
     """Series of which no run could be examined."""
-    examined = {series for series, *_ in _noted(Note.EXAMINED)(evidence)}
-    return (values for values in _noted(Note.UNEXAMINED)(evidence) if values[0] not in examined)
+    examined = {series for series, *_ in _noted(notes.Note.EXAMINED)(evidence)}
+    return (
+        values for values in _noted(notes.Note.UNEXAMINED)(evidence) if values[0] not in examined
+    )
 
 
 def _uncounted(evidence: Evidence) -> Iterable[Values]:
@@ -125,7 +129,7 @@ def _away(evidence: Evidence) -> Iterable[Values]:
         if case_shares
     )
     largest = {series: share for share, series in cases if share > AWAY}
-    return ((series, percent(share)) for series, share in largest.items())
+    return ((series, units.percent(share)) for series, share in largest.items())
 
 
 def _launch_bound(evidence: Evidence) -> Iterator[Values]:
@@ -135,7 +139,7 @@ def _launch_bound(evidence: Evidence) -> Iterator[Values]:
 
 def _show_launches(evidence: Evidence) -> Iterator[Values]:
     if visible := len({run.case for run in evidence.sweep.runs if shows_launches(run)}):
-        yield (many(visible, "case"),)
+        yield (units.many(visible, "case"),)
 
 
 def _clocks(evidence: Evidence) -> Iterable[Values]:
@@ -143,21 +147,24 @@ def _clocks(evidence: Evidence) -> Iterable[Values]:
     cases = evidence.cases
     best = cases.groupby(["mode", "seq_len", "sizes"])["sm_clock_hz"].transform("max")
     clocks = (cases["sm_clock_hz"] / best).groupby(cases["series"], sort=False).min()
-    return ((name, percent(share)) for name, share in clocks[clocks < CLOCK].items())
+    return ((name, units.percent(share)) for name, share in clocks[clocks < CLOCK].items())
 
 
 def _throttled(evidence: Evidence) -> Iterator[Values]:
     timed = timed_runs(evidence.sweep.runs)
-    reasons = Counter(filter(None, (run.notes.get(Note.THROTTLE) for run in timed)))
-    reasons["a clock far below its maximum"] += sum(Note.CLOCK in run.notes for run in timed)
-    if parts := "; ".join(f"{by} in {many(runs, 'run')}" for by, runs in reasons.items() if runs):
+    reasons = Counter(filter(None, (run.notes.get(notes.Note.THROTTLE) for run in timed)))
+    reasons["a clock far below its maximum"] += sum(notes.Note.CLOCK in run.notes for run in timed)
+    if parts := "; ".join(
+        f"{by} in {units.many(runs, 'run')}" for by, runs in reasons.items() if runs
+    ):
         yield (parts,)
 
 
 def _unfused(evidence: Evidence) -> Iterable[Values]:
     unfused = evidence.cases[evidence.cases["attention_kernel"].str.contains(UNFUSED)]
     return (
-        (series, many(runs, "case")) for series, runs in unfused["series"].value_counts().items()
+        (series, units.many(runs, "case"))
+        for series, runs in unfused["series"].value_counts().items()
     )
 
 
@@ -166,7 +173,7 @@ def _cached(evidence: Evidence) -> Iterator[Values]:
     if caches and not evidence.sweep.request.settings.cold:
         cache_bytes = 1024 * max(int(cache.split()[0]) for cache in caches)
         if kept := int((evidence.cases["state_bytes"] < KEPT_CACHES * cache_bytes).sum()):
-            yield many(kept, "case"), KEPT_CACHES, units.size(cache_bytes)
+            yield units.many(kept, "case"), KEPT_CACHES, units.size(cache_bytes)
 
 
 def _busy(evidence: Evidence) -> Iterator[Values]:
@@ -178,7 +185,7 @@ def _busy(evidence: Evidence) -> Iterator[Values]:
     loads = [run.values.get("load_before", 0.0) - threads for run in timed]
     load = max([*loads, *(session.load or 0.0 for session in sessions)], default=0.0)
     if load > BUSY * cores and evidence.sweep.request.settings.clock is not Clock.CPU:
-        yield f"{load:.1f}", many(cores, "core")
+        yield f"{load:.1f}", units.many(cores, "core")
 
 
 def _single_round(evidence: Evidence) -> Iterator[Values]:
@@ -187,9 +194,9 @@ def _single_round(evidence: Evidence) -> Iterator[Values]:
         yield ()
 
 
-def _warned(*kinds: Note) -> dict[str, tuple[Test, str]]:
+def _warned(*kinds: notes.Note) -> dict[str, tuple[Test, str]]:
     """The test and the sentence of notes of which each is a warning by itself."""
-    return {kind.value: (_noted(kind), NOTES[kind].warning) for kind in kinds}
+    return {kind.value: (_noted(kind), notes.NOTES[kind].warning) for kind in kinds}
 
 
 # kinds of warnings, the most serious first: the test and the sentence of each
@@ -201,18 +208,21 @@ WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
     "machines": (_when(lambda sweep: len({one.fingerprint for one in sweep.sessions}) > 1),
                  "times come from sessions on different machines or versions; measure everything"
                  " again on one"),
+    "system": (_when(lambda sweep: any(LOST in session.notes for session in sweep.sessions)),
+               "measured on a system without what measuring uses on Linux: times vary more, and"
+               " less is known of memory that torch does not allocate; its journal has all of it"),
     "shared GPU": (lambda evidence: zip(s.notes[OTHERS] for s in evidence.sweep.sessions
                                      if OTHERS in s.notes),
                    "other processes used the GPU when the sweep began: {}"),
     "causality": (_causal,
-                  "always causal, while the others attend to all tokens: {}; --causal makes all"
+                  "always causal, while tokens of the others see later ones: {}; --causal makes all"
                   " causal"),
-    "suspect": (_marked("suspect"), NOTES[Note.SUSPECT].warning),
-    **_warned(Note.CHANGED, Note.ODD, Note.PROCESSES, Note.LATER),
-    "unexamined": (_unexamined, NOTES[Note.UNEXAMINED].warning),
-    **_warned(Note.GARBAGE, Note.DEPARTS),
+    "suspect": (_marked("suspect"), notes.NOTES[notes.Note.SUSPECT].warning),
+    **_warned(notes.Note.CHANGED, notes.Note.ODD, notes.Note.PROCESSES, notes.Note.LATER),
+    "unexamined": (_unexamined, notes.NOTES[notes.Note.UNEXAMINED].warning),
+    **_warned(notes.Note.GARBAGE, notes.Note.DEPARTS),
     "uncounted": (_uncounted, "the peaks of {} miss memory outside of torch: {}"),
-    **_warned(Note.ENERGY),
+    **_warned(notes.Note.ENERGY),
     "types": (_types, "{} computed in {}, through autocast or its own casts; compare its costs"
                       " with others in that type, not {}"),
     "arithmetic": (_marked("arithmetic"),

@@ -133,7 +133,8 @@ class Card:
             if name == "causal":
                 raise UnknownOption("causal is set by --causal")
             if name not in kinds:
-                raise UnknownOption(f"no option {name!r}; options: {', '.join(sorted(kinds))}")
+                known = f"options: {', '.join(sorted(kinds))}" if kinds else "it has none"
+                raise UnknownOption(f"no option {name!r}; {known}")
             if not fits(value, kinds[name]):
                 kind = getattr(kinds[name], "__name__", kinds[name])
                 bound = f" below {LARGEST:,}" if type(value) in (int, float) else ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from attnbench.report.grid import Table
+    from attnbench.report import grid
 
 
 class Stream(io.FileIO):
@@ -88,12 +88,12 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def show(table: "Table") -> None:
+def show(table: "grid.Table") -> None:
     """Print a table to standard output."""
-    from attnbench.report.terminal import table as rendered
+    from attnbench.report import terminal
 
     console = out()
-    console.print(rendered(table, console.width))
+    console.print(terminal.table(table, console.width))
 
 
 def out() -> "Console":

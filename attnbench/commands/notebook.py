@@ -1,5 +1,7 @@
 """Sweeps from Python: `attnbench.sweep` measures one, `attnbench.load` reads one."""
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -9,31 +11,23 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from attnbench.analysis.conclusions import Conclusion, Question
-from attnbench.analysis.report import Analysis, analyse
+from attnbench.analysis import Analysis, Conclusion, Frame, Question, analyse
 from attnbench.analysis.scaling import speedups
-from attnbench.analysis.summary import Frame
 from attnbench.errors import UsageError
-from attnbench.records import PASSES, Cluster
-from attnbench.records.metrics import DRAWN, NAMED, TIME
-from attnbench.records.storage import output
-from attnbench.records.storage.journal import Journal, load_results
-from attnbench.report import markdown
-from attnbench.report.answers import answer, sentences
-from attnbench.report.names import named
-from attnbench.report.terminal import watched_line
+from attnbench.records import PASSES, Cluster, metrics, storage
+from attnbench.report import answers, markdown, names, terminal
 from attnbench.running import session
 from attnbench.running.plan import plan
 from attnbench.running.request.axes import FORMATS
 from attnbench.running.request.options import options as known_options
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request, to_toml
-from attnbench.running.session import own_server
+from attnbench.running.session import measuring_server
 from attnbench.running.sweep import Progress
 
 Value: TypeAlias = str | int | float | Sequence[str | int | float] | None
 
-QUANTITIES = tuple(row.name for row in DRAWN)
+QUANTITIES = tuple(row.name for row in metrics.DRAWN)
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Chart:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the picture to a file. Raises `StoreError`."""
-        output.write(Path(path), self.content)
+        storage.output.write(Path(path), self.content)
 
     def _repr_svg_(self) -> str | None:
         return self.content.decode() if self.suffix == "svg" else None
@@ -73,13 +67,13 @@ class StoredSweep:
     All of it follows from the journal in `folder`, as it was when this object was made.
     """
 
-    def __init__(self, folder: str | PathLike[str], journal: Journal | None = None) -> None:
+    def __init__(self, folder: str | PathLike[str], journal: storage.Journal | None = None) -> None:
         """The sweep in the folder; while it is open, `journal` is its journal.
 
         Raises `StoreError` if the folder holds no readable sweep, or one without cases.
         """
         self.folder = Path(folder)
-        self._analysis = analyse(journal.held() if journal else load_results(self.folder))
+        self._analysis = analyse(journal.held() if journal else storage.load_results(self.folder))
 
     @property
     def cases(self) -> Frame:
@@ -93,9 +87,11 @@ class StoredSweep:
         `against` is a series or mechanism to compare with. Raises `UnknownMechanism`.
         """
         analysis = self._compared(against)
-        said = [": ".join(pair) for pair in sentences(analysis).items()]
+        said = [": ".join(pair) for pair in answers.sentences(analysis).items()]
         said += [f"Warning: {line}" for line in analysis.warnings]
-        shown = named(answer(analysis), analysis.answers.series, analysis.suspects)
+        shown = names.with_labels(
+            answers.answer(analysis), analysis.answers.series, analysis.suspects
+        )
         lines = [f"- {markdown.escape(line)}" for line in said]
         return MarkdownText("\n".join([*lines, "", *map(markdown.table, shown)]))
 
@@ -154,21 +150,21 @@ class StoredSweep:
         Where a sweep only decodes, the time is of a step, above the bytes of the state.
         Raises `UsageError` if that was not measured.
         """
-        from attnbench.report.figures import cost_figure, decode_figure, saved
+        from attnbench.report import figures
 
         if quantity not in QUANTITIES:
             raise UsageError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")
         if suffix not in FORMATS:
             raise UsageError(f"suffix {suffix!r} is not one of {', '.join(FORMATS)}")
         cases = self._analysis.cases
-        metric = NAMED[quantity]
+        metric = metrics.NAMED[quantity]
         if cases["mode"].isin(PASSES).any():
-            figure = cost_figure(cases, metric, self._analysis.sweep.request.batch_tokens)
-        elif metric.key == TIME:
-            figure = decode_figure(cases, str(cases["mode"].iloc[0]))
+            figure = figures.cost_figure(cases, metric, self._analysis.sweep.request.batch_tokens)
+        elif metric.key == metrics.TIME:
+            figure = figures.decode_figure(cases, str(cases["mode"].iloc[0]))
         else:
             raise UsageError(f"decoding has no chart of {quantity}; `cases` has {metric.key!r}")
-        return Chart(suffix, saved(figure, suffix))
+        return Chart(suffix, figures.saved(figure, suffix))
 
     def __repr__(self) -> str:
         measured = int((self.cases["outcome"] == "ok").sum())
@@ -215,6 +211,12 @@ def sweep(
     it is False; a function is called with it whenever another process has its turn. An interrupted
     sweep keeps what it measured. Raises `UsageError`, `CannotRun` or `StoreError`.
     """
+    caller = sys._getframe(1)
+    if "ATTNBENCH_FOLDER" in os.environ and caller.f_code.co_name == "<module>":
+        raise UsageError(
+            f"{caller.f_code.co_filename!r} calls attnbench.sweep when it is imported, as it is to"
+            ' be measured; put the call below if __name__ == "__main__":'
+        )
     given = read(options)
     for name in given:
         if known_options()[name].record is Cluster:
@@ -223,9 +225,9 @@ def sweep(
     folder = Path(out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}")
     session.refuse_begun(folder)
     settings = requested.settings
-    line = watched_line(bool(find_spec("ipywidgets"))) if progress is True else None
+    line = terminal.watched_line(bool(find_spec("ipywidgets"))) if progress is True else None
     observe = progress if callable(progress) else line.turn if line else lambda progress: None
-    with own_server(settings.threads, settings.seed) as server:
+    with measuring_server(settings.threads, settings.seed) as server:
         planned = plan(requested, server)
         with line or nullcontext():
             journal = session.measure(

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import typer
 
 from attnbench.errors import UsageError
-from attnbench.mechanisms.catalogue.presets import expand, preset
-from attnbench.records import HelpPanel
-from attnbench.records.selection import Selection, parts
+from attnbench.mechanisms import catalogue
+from attnbench.records import HelpPanel, selection
 from attnbench.running.request import axes, completion
 from attnbench.running.request.completion import Complete
 from attnbench.running.request.options import flag, options
@@ -29,7 +28,7 @@ def option(
     panel: str | None = None,
     default: Any = None,
     names: Sequence[str] = (),
-    complete: Complete = completion.nothing,
+    complete: Complete = completion.no_values,
 ) -> Any:
     """An option with a value for Typer.
 
@@ -50,14 +49,14 @@ def option(
     )
 
 
-def argument(metavar: str, text: str, complete: Complete = completion.nothing) -> Any:
+def argument(metavar: str, text: str, complete: Complete = completion.no_values) -> Any:
     """An argument for `Annotated`: its name and text in the help, and what a shell offers."""
     return typer.Argument(metavar=metavar, help=text, autocompletion=offered(complete))
 
 
 def offered(complete: Complete) -> Callable[[str], list[str]] | None:
     """What Typer calls for the values of an option; it reads the name of the parameter."""
-    if complete is completion.nothing:
+    if complete is completion.no_values:
         return None
 
     def values(incomplete: str) -> list[str]:
@@ -130,7 +129,7 @@ def shared_option(
     known = options()[name]
     panel = panel or known.panel
     shown = text or known.help
-    if known.crossed and not (single or text):
+    if known.is_crossed and not (single or text):
         shown = f"{shown.rstrip('.')}; lists are combined."
     if usual is None:
         plain = "" if known.flag or known.default is None else str(known.default)
@@ -147,7 +146,7 @@ def shared_option(
 
 def usual_sizes() -> Mapping[str, str]:
     """What the helps of verbs without `--preset` name as the defaults of sizes."""
-    column = preset(options()["preset"].default)
+    column = catalogue.preset(options()["preset"].default)
     return {"width": str(column.width), "heads": str(column.heads), "dtype": column.dtype}
 
 
@@ -194,8 +193,9 @@ def with_sweep_options(
             )
             for name in names
         ]
-        # the help has the groups in the order of the first option of each
-        parameters = [*taken, *own]
+        # the help has the groups in the order of the first option of each, and options in theirs
+        needed = [each for each in own if getattr(each.default, "default", None) is ...]
+        parameters = [*needed, *taken, *(each for each in own if each not in needed)]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
         return command
@@ -205,12 +205,14 @@ def with_sweep_options(
 
 def formats(text: str | None, known: Collection[str]) -> tuple[str, ...]:
     """What `--formats` lists, each once; nothing if it was left out. Raises `UsageError`."""
-    chosen = () if text is None else axes.listed(text)
+    chosen = () if text is None else axes.words_of(text)
     if not set(chosen) <= set(known):
         raise UsageError(f"--formats {text!r}: known are {', '.join(known)}")
     return chosen
 
 
-def selections(models: str) -> tuple[Selection, ...]:
+def selections(models: str) -> tuple[selection.Selection, ...]:
     """What `--models` names, without loading torch. Raises `UsageError` at a misspelt name."""
-    return tuple(chosen for part in parts(models, "--models") for chosen in expand(part))
+    return tuple(
+        chosen for part in selection.parts(models, "--models") for chosen in catalogue.expand(part)
+    )

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 from attnbench.commands import console
 from attnbench.errors import AttnbenchError
-from attnbench.records.storage import output
-from attnbench.records.storage.journal import load_results
-from attnbench.report import ReportSize
-from attnbench.report.grid import Table
-from attnbench.report.names import named
+from attnbench.records import storage
+from attnbench.report import ReportSize, grid, names
 
 if TYPE_CHECKING:
-    from attnbench.analysis.report import Analysis
+    from attnbench.analysis import Analysis
     from attnbench.records import Sweep
 
 
@@ -38,16 +35,16 @@ def publish(
 
     Any unexpected error here says that all runs are kept, and how to go on.
     """
-    from attnbench.report.page import headlines, report_files, report_tables
+    from attnbench.report import page
 
     into = out or (folder if folder.is_dir() else folder.parent)
     try:
         analysis = analysed(folder, sweep, against=against)
         if slopes and analysis.cases["seq_len"].nunique() < 2:
             console.warn(["--slopes: figures of one length have none"])
-        tables = [*report_tables(analysis)]
-        files = report_files(analysis, formats, tables, size, slopes)
-        output.fill(into, files, then=INTACT)
+        tables = [*page.report_tables(analysis)]
+        files = page.report_files(analysis, formats, tables, size, slopes)
+        storage.output.fill(into, files, then=INTACT)
         if as_json:
             console.data({
                 "answers": asdict(analysis.answers),
@@ -57,7 +54,7 @@ def publish(
                 "cases": analysis.reported,
             })  # fmt: skip
             return
-        show(analysis, headlines(analysis, tables))
+        show(analysis, page.headlines(analysis, tables))
         console.err().print(f"figures and tables are in {into}; report.html has them all")
     except AttnbenchError:
         raise
@@ -67,19 +64,18 @@ def publish(
         raise
 
 
-def show(analysis: "Analysis", tables: Sequence[Table]) -> None:
+def show(analysis: "Analysis", tables: Sequence[grid.Table]) -> None:
     """Print what was found, and tables of an analysis, the first of them next to the sentences."""
-    from attnbench.report.answers import TITLE, sentences
-    from attnbench.report.terminal import prose
+    from attnbench.report import answers, terminal
 
-    terminal = console.out()
-    terminal.print(TITLE, style="bold")
-    lines = map(": ".join, sentences(analysis).items())
-    terminal.print(prose(lines, terminal.width))
-    terminal.print()
-    for shown in named(tables, analysis.answers.series, analysis.suspects):
+    screen = console.out()
+    screen.print(answers.TITLE, style="bold")
+    lines = map(": ".join, answers.sentences(analysis).items())
+    screen.print(terminal.prose(lines, screen.width))
+    screen.print()
+    for shown in names.with_labels(tables, analysis.answers.series, analysis.suspects):
         console.show(shown)
-        terminal.print()
+        screen.print()
 
 
 def analysed(
@@ -89,8 +85,8 @@ def analysed(
 
     Its warnings are printed, after `of` if that is given.
     """
-    from attnbench.analysis.report import analyse
+    from attnbench.analysis import analyse
 
-    analysis = analyse(sweep or load_results(folder), against)
+    analysis = analyse(sweep or storage.load_results(folder), against)
     console.warn(analysis.warnings, of)
     return analysis

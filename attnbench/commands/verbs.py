@@ -99,7 +99,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType({
     "model": Verb(
         module="attnbench.commands.model.command",
         function="model",
-        summary="Measure one layer of each kind of a model at its sizes, and add up what they"
+        summary="Measure each kind of layer of a model and its feed-forwards, and add up what they"
         " cost.",
         without="what it measures follows from the model's file",
     ),

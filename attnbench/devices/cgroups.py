@@ -1,10 +1,11 @@
 """Limits of a container or service: Linux control groups (cgroups), version 1 or 2."""
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from attnbench.devices.system import SYSTEM
 
 TOP = Path("/sys/fs/cgroup")
 MINE = Path("/proc/self/cgroup")
@@ -62,7 +63,7 @@ def free_bytes() -> int | None:
 
 def cores() -> int:
     """Cores that this process may use: its affinity, within a container's limit."""
-    allowed = len(os.sched_getaffinity(0))
+    allowed = len(SYSTEM.cores())
     return min(allowed, whole_cores() or allowed)
 
 

@@ -43,7 +43,7 @@ def captured(subject: Any) -> Iterate:
     graphs = {}
     with torch.set_grad_enabled(subject.mode.trains):
         graphs["forward"], output = capture(subject.forward)
-    for phase, work in subject.further():
+    for phase, work in subject.further_phases():
         graphs[phase], _ = capture(partial(work, output))
 
     def replay(lap: Lap) -> Tensor:

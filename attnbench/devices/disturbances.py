@@ -1,21 +1,15 @@
-"""What disturbs work on a CPU: page faults, and waiting for a core.
-
-Waiting is read from Linux's files; elsewhere it is left out.
-"""
+"""What disturbs work on a CPU: page faults, and waiting for a core where the system tells it."""
 
 import math
 import resource
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Self
 
-from attnbench.devices.cgroups import read
 from attnbench.devices.protocol import Meter
+from attnbench.devices.system import SYSTEM
 from attnbench.devices.timing import FAULT_S
 from attnbench.records import Disturbance
-
-PROC = Path("/proc")
 
 FAULTING = 0.01  # a sample is retaken if page faults took this share of its time
 
@@ -43,15 +37,12 @@ def kernel_s() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_stime
 
 
-def waited_s(proc: Path = PROC) -> float:
+def waited_s() -> float:
     """Seconds that the threads of this process have waited for a core; NaN where nothing says it.
 
     What a thread waited is no longer counted once it has ended.
     """
-    # time on a core, time waiting for one, turns
-    texts = (read(task, "schedstat") for task in (proc / "self" / "task").glob("*"))
-    waits = [int(text.split()[1]) for text in texts if text]
-    return sum(waits) / 1e9 if waits else math.nan
+    return SYSTEM.waited_s()
 
 
 class CoreMeter(Meter):

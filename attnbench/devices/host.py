@@ -6,19 +6,15 @@
 import math
 import os
 import platform
-import re
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
-from attnbench.devices.cgroups import free_bytes, read
+from attnbench.devices.cgroups import free_bytes
+from attnbench.devices.system import SYSTEM
 
-PROC = Path("/proc")
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
-CPU_CLOCK = 2  # of Linux, for the time in which any thread of a process was on a core
-FAULTS = 7  # the place of minor faults in /proc/PID/stat, after the name
 BELIEVED_S = 0.1  # by which two readings of CPU time may differ
 
 
@@ -34,8 +30,7 @@ def memory_bytes() -> int:
 
 def processor() -> str:
     """The processor's name."""
-    named = re.search(r"^model name\s*: (.+)", read(PROC, "cpuinfo"), re.MULTILINE)
-    return named[1] if named else platform.processor() or platform.machine()
+    return SYSTEM.processor() or platform.processor() or platform.machine()
 
 
 def host() -> str:
@@ -69,18 +64,13 @@ def user_s(pid: int) -> float:
 def cpu_s(pid: int) -> float:
     """Seconds in which a process has computed so far, system calls included, by its clock in the
     kernel; NaN if the system has none.
-
-    The number of that clock is made from the process id as `clock_getcpuclockid` makes it.
     """
-    with suppress(OSError):
-        return time.clock_gettime((~pid << 3) | CPU_CLOCK)
-    return math.nan
+    return SYSTEM.cpu_s(pid)
 
 
 def faults(pid: int) -> int:
     """Pages that a process has mapped so far without reading a file; 0 if the system hides it."""
-    fields = read(PROC, f"{pid}/stat").rpartition(")")[2].split()
-    return int(fields[FAULTS]) if len(fields) > FAULTS else 0
+    return SYSTEM.faults(pid)
 
 
 def quietest_core() -> int:
@@ -92,10 +82,4 @@ def quietest_core() -> int:
     with suppress(OSError):
         every = psutil.cpu_times_percent(LOOK_S, percpu=True)
         idle |= {core: round(share.idle, -1) for core, share in enumerate(every)}
-    return max(os.sched_getaffinity(0), key=lambda core: (idle.get(core, 0.0), core))
-
-
-def proc_bytes(file: str, field: str) -> int:
-    """A size from a file in /proc, in bytes; 0 if it is not there."""
-    found = re.search(rf"^{field}:\s*(\d+) kB", read(PROC, file), re.MULTILINE)
-    return 1024 * int(found[1]) if found else 0
+    return max(SYSTEM.cores(), key=lambda core: (idle.get(core, 0.0), core))

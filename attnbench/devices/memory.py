@@ -1,21 +1,21 @@
 """Peaks of memory on a CPU: live bytes summed over the events of torch's allocator.
 
 They are exact for what torch allocates in the thread that computes, as those of
-`torch.cuda.max_memory_allocated` are on a GPU. What other threads or libraries such as numpy
-allocate is not seen. It shows in by how much the process grew, `grown_bytes`, which also has the
-slack of the C library's allocator and the code that an iteration loads.
+`torch.cuda.max_memory_allocated` are on a GPU, whatever the operating system. What other threads or
+libraries such as numpy allocate is not seen. It shows in by how much the process grew,
+`grown_bytes`, which also has the slack of the C library's allocator and the code that an iteration
+loads; outside Linux it is polled.
 """
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 from torch.autograd.profiler import profile, record_function
 
 from attnbench.devices import kernels
 from attnbench.devices.counting import FUSED, Counter
-from attnbench.devices.host import proc_bytes
 from attnbench.devices.protocol import Build, ValuesAndNotes
+from attnbench.devices.system import SYSTEM
 from attnbench.records import Case
 from attnbench.records.notes import Note
 
@@ -29,7 +29,7 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
     decoding include its prefill, and operators do not.
     """
     counter = Counter()
-    before = resident_bytes()
+    resident = SYSTEM.resident_peak()
     with profile(profile_memory=True) as events:
         subject = build(case)
         mark("start")
@@ -37,10 +37,10 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
         with nullcontext() if subject.compiles else counter:
             subject.iteration()(mark)
         subject.clear()
-        most = proc_bytes("self/status", "VmHWM")
+        grown_bytes = resident.grown_bytes()
     values = peaks(events.kineto_results.events())
-    if before and most:
-        values["grown_bytes"] = most - before
+    if resident.is_known:
+        values["grown_bytes"] = grown_bytes
     notes = counter.notes | kernels.operators(kernels.names_in(events))
     if values["kept_bytes"]:
         # what a forward pass drew may be kept until the next one replaces it
@@ -53,15 +53,6 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
     else:
         values |= counter.values
     return subject.with_state(values), notes
-
-
-def resident_bytes() -> int:
-    """Bytes of this process in memory, whose peak counts from now on; 0 if it cannot."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return 0
-    return proc_bytes("self/status", "VmRSS")
 
 
 def mark(phase: str) -> None:

@@ -38,17 +38,17 @@ COUNTERS: Mapping[str, str] = MappingProxyType(
 Question = Callable[[Any, Any], Any]  # of the library and its handle for a GPU, if one is named
 
 
-def ask(question: Question, uuid: str = "", whole: bool = False) -> Any:
+def ask(question: Question, uuid: str = "", whole_gpu: bool = False) -> Any:
     """The result of a call with the library and its handle for the GPU. Raises `Unavailable`.
 
-    With `whole` it is the handle of the whole GPU, of which a MIG instance is a part.
+    With `whole_gpu` it is the handle of the whole GPU, of which a MIG instance is a part.
     """
     try:
         import pynvml
 
         pynvml.nvmlInit()
         gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid) if uuid else None
-        if whole and uuid.startswith(PART):
+        if whole_gpu and uuid.startswith(PART):
             gpu = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu)
         return question(pynvml, gpu)
     except Exception as error:  # a driver that lacks the call raises no NVMLError
@@ -58,7 +58,7 @@ def ask(question: Question, uuid: str = "", whole: bool = False) -> Any:
 def answer(uuid: str, question: Question, default: Any) -> Any:
     """What NVML says about the whole GPU, or the default where it does not say."""
     try:
-        return ask(question, uuid, whole=True)
+        return ask(question, uuid, whole_gpu=True)
     except Unavailable:
         return default
 
@@ -88,32 +88,32 @@ class GpuMeter(Meter):
         self.largest_hz = 1e6 * answer(uuid, largest_mhz, 0.0)
 
     def __enter__(self) -> Self:
-        self.before = answer(self.uuid, lowered, {})
+        self.before = answer(self.uuid, lowered_clock_s, {})
         self.begun = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.elapsed_s += time.perf_counter() - self.begun
-        after = answer(self.uuid, lowered, {})
+        after = answer(self.uuid, lowered_clock_s, {})
         grown = {key: after[key] - self.before[key] for key in self.before.keys() & after.keys()}
-        for key, more in grown.items():
-            self.grown[key] = self.grown.get(key, 0.0) + more
+        for key, increase in grown.items():
+            self.grown[key] = self.grown.get(key, 0.0) + increase
         self.capped = bool(grown.get(POWER_CAP))
 
-    def judge_sample(self, taken: Sample) -> None:
+    def judge_sample(self, sample: Sample) -> None:
         self.is_slow = False
-        if taken.clock_hz is not None:
-            self.clocks_hz.append(taken.clock_hz)
-            low = taken.clock_hz < SLOW * self.largest_hz
+        if sample.clock_hz is not None:
+            self.clocks_hz.append(sample.clock_hz)
+            low = sample.clock_hz < SLOW * self.largest_hz
             self.slow += low
             # under a power cap the clock would be as low again
             self.is_slow = low and not self.capped
 
     def values(self) -> Mapping[str, float]:
-        found = {"throttled_s": max(self.grown.values())} if self.grown else {}
+        values = {"throttled_s": max(self.grown.values())} if self.grown else {}
         if self.clocks_hz:
-            found["sm_clock_hz"] = median(self.clocks_hz)
-        return found
+            values["sm_clock_hz"] = median(self.clocks_hz)
+        return values
 
     def notes(self) -> Mapping[str, str]:
         least_s = THROTTLED * self.elapsed_s
@@ -127,11 +127,11 @@ class GpuMeter(Meter):
 
 def joules(uuid: str) -> float:
     """Energy that the GPU has used since its driver was loaded. Raises `Unavailable`."""
-    spent = ask(lambda lib, gpu: lib.nvmlDeviceGetTotalEnergyConsumption(gpu), uuid, whole=True)
+    spent = ask(lambda lib, gpu: lib.nvmlDeviceGetTotalEnergyConsumption(gpu), uuid, whole_gpu=True)
     return float(spent) / 1000  # from millijoules
 
 
-def lowered(nvml: Any, gpu: Any) -> dict[str, float]:
+def lowered_clock_s(nvml: Any, gpu: Any) -> dict[str, float]:
     """Seconds for which each reason in `COUNTERS` has lowered the clock, where there is a count."""
     numbers = {getattr(nvml, name): reason for name, reason in COUNTERS.items()}
     return {
@@ -153,11 +153,11 @@ def machine(uuid: str) -> dict[str, str]:
         "power limit": lambda nvml, gpu: f"{nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3:.0f} W",
         "ECC": lambda nvml, gpu: "on" if nvml.nvmlDeviceGetEccMode(gpu)[0] else "off",
     }
-    found = {name: answer(uuid, question, "") for name, question in questions.items()}
-    return {name: said for name, said in found.items() if said}
+    answers = {name: answer(uuid, question, "") for name, question in questions.items()}
+    return {name: text for name, text in answers.items() if text}
 
 
-def others(uuid: str) -> str:
+def load_of_others(uuid: str) -> str:
     """What others compute on the GPU now, `busy 31 % of the time`, or nothing.
 
     Containers often hide processes, but not that they compute.

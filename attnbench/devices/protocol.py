@@ -66,7 +66,7 @@ class Meter:
         """Seconds that the threads of this process have waited for a core so far, if known."""
         return 0.0
 
-    def judge_sample(self, taken: Sample) -> None:
+    def judge_sample(self, sample: Sample) -> None:
         """Judge the last sample by what its stopwatch says of the device."""
 
     def __enter__(self) -> Self:

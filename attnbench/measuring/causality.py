@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnbench.attention.card import Card, Exemption
-from attnbench.measuring.called import Called
+from attnbench.attention import Card, Exemption
+from attnbench.measuring.caller import Caller
 from attnbench.measuring.draws import Draws
 from attnbench.measuring.gradients import vary
 from attnbench.measuring.inputs import Inputs
 from attnbench.measuring.subject import subject_of
-from attnbench.mechanisms.catalogue.registry import is_built_in
+from attnbench.mechanisms import catalogue
 from attnbench.records import Case
 
 # Share of the usual size of the output by which later tokens may change earlier outputs: a causal
@@ -49,7 +49,7 @@ class Leak:
 
 def is_of_others(card: Card, case: Case) -> bool:
     """Whether the code is not this package's own, whose tests know whether it is causal."""
-    return not is_built_in(case.mechanism) or bool(card.forms[case.form].package)
+    return not catalogue.is_built_in(case.mechanism) or bool(card.forms[case.form].package)
 
 
 def leak_of(card: Card, case: Case, seed: int) -> Leak | None:
@@ -61,108 +61,126 @@ def leak_of(card: Card, case: Case, seed: int) -> Leak | None:
         card.configure(dict(case.options))
     ):  # which its card says
         return None
-    called = Called(subject_of(card, case, seed))
-    vary(called.mechanism.parameters())
-    return leak(called, stepwise(called) if w.steps else with_draws(called, called.draws()))
+    caller = Caller(subject_of(card, case, seed))
+    vary(caller.mechanism.parameters())
+    return leak(caller, in_steps(caller) if w.steps else with_fixed_draws(caller, caller.draws()))
 
 
-def leak(called: Called, forward: Forward) -> Leak | None:
+def leak(caller: Caller, forward: Forward) -> Leak | None:
     """How later tokens change earlier outputs: of the first, of the last but one, and between."""
-    x = prompt(called)
-    usual = forward(x)
-    noise = (forward(x) - usual).abs().amax()
-    rounding = max(ROUNDING, STEPS * torch.finfo(called.subject.dtype).eps)
-    least = rounding * usual.square().mean().sqrt()
-    for known in cuts(usual.shape[-2]):
+    x = prompt(caller)
+    output = forward(x)
+    noise = (forward(x) - output).abs().amax()
+    rounding = max(ROUNDING, STEPS * torch.finfo(caller.subject.dtype).eps)
+    least = rounding * output.square().mean().sqrt()
+    for prefix in prefix_lengths(output.shape[-2]):
         if NOISE * noise <= least:
-            change = (forward(replaced(called, x, known)) - usual)[..., :known, :].abs()
+            change = (forward(with_new_end(caller, x, prefix)) - output)[..., :prefix, :].abs()
             if change.max() > least:
-                return nearest(forward, x, replaced(called, x, known), known, least)
-        elif beside_noise(forward, x, replaced(called, x, known), known):
-            return Leak(known, known + 1, located=False)
+                return nearest_leak(forward, x, with_new_end(caller, x, prefix), prefix, least)
+        elif differs_beyond_noise(forward, x, with_new_end(caller, x, prefix), prefix):
+            return Leak(prefix, prefix + 1, located=False)
     return None
 
 
-def cuts(tokens: int) -> Iterator[int]:
+def prefix_lengths(tokens: int) -> Iterator[int]:
     """How many first tokens stay: one, all but one, and some, which end within a block."""
     middle = tokens // 2 | 1  # odd
     yield from sorted({1, middle if middle < tokens else 1, tokens - 1})
 
 
-def nearest(forward: Forward, x: Inputs, other: Inputs, known: int, least: Tensor) -> Leak:
+def nearest_leak(forward: Forward, x: Inputs, new_x: Inputs, prefix: int, least: Tensor) -> Leak:
     """A leak over a short distance: the last output that changed, and the first token that did it.
 
     Later tokens are halved until one is left.
+
+    forward: from inputs to outputs [B, N, D], with the same draws each time
+    x:       the input
+    new_x:   the same but for the tokens after the prefix, which are others
+    prefix:  number of first tokens that both inputs share
+    least:   by how much an output must change
     """
-    usual = forward(x)
-    change = (forward(other) - usual)[..., :known, :].abs() > least
+    output = forward(x)
+    change = (forward(new_x) - output)[..., :prefix, :].abs() > least
     place = int(change.any(-1).flatten(0, -2).any(0).nonzero().max())
-    low = known
-    high = usual.shape[-2]
+    low = prefix
+    high = output.shape[-2]
     while high - low > 1:
         middle = (low + high) // 2
-        mixed = between(x, other, low, middle)
-        difference = (forward(mixed) - usual)[..., place, :].abs().max()
+        mixed = mixed_input(x, new_x, low, middle)
+        difference = (forward(mixed) - output)[..., place, :].abs().max()
         low, high = (low, middle) if difference > least else (middle, high)
     return Leak(place + 1, low + 1)
 
 
-def beside_noise(forward: Forward, x: Inputs, other: Inputs, known: int) -> bool:
-    """Whether mean outputs of the first tokens differ, over repeats, by more than chance."""
+def differs_beyond_noise(forward: Forward, x: Inputs, new_x: Inputs, prefix: int) -> bool:
+    """Whether mean outputs of the first tokens differ, over repeats, by more than chance.
+
+    forward: from inputs to outputs [B, N, D], which vary for the same input
+    x:       the input
+    new_x:   the same but for the tokens after the prefix, which are others
+    prefix:  number of first tokens, whose outputs are compared
+    """
     changes = torch.stack(
-        [(forward(other) - forward(x))[..., :known, :].double().flatten() for _ in range(REPEATS)]
+        [(forward(new_x) - forward(x))[..., :prefix, :].double().flatten() for _ in range(REPEATS)]
     )
     products = changes @ changes.T
-    off = products - torch.diag(products.diagonal())
-    each = off.sum(1) / (REPEATS - 1)
-    return bool(each.mean() > SURE * 2 * each.std() / REPEATS**0.5)
+    off_diagonal = products - torch.diag(products.diagonal())
+    row_means = off_diagonal.sum(1) / (REPEATS - 1)
+    return bool(row_means.mean() > SURE * 2 * row_means.std() / REPEATS**0.5)
 
 
-def between(x: Inputs, other: Inputs, low: int, high: int) -> Inputs:
-    """The input with tokens low, …, high − 1 of the other one."""
+def mixed_input(x: Inputs, new_x: Inputs, low: int, high: int) -> Inputs:
+    """The input with tokens low, …, high − 1 of the other one.
+
+    x:     the input, of which parts are replaced
+    new_x: the other input, of the same shapes
+    low:   first token that is replaced, from 0
+    high:  the token after the last one that is replaced
+    """
     mixed = tuple(each.detach().clone().requires_grad_(each.requires_grad) for each in x)
     with torch.no_grad():
-        for new, source in zip(mixed, other, strict=True):
+        for target, source in zip(mixed, new_x, strict=True):
             # a number for each token of a head, such as a decay, has no width behind its tokens
-            along = -2 if new.ndim == x[0].ndim else -1
-            new.narrow(along, low, high - low).copy_(source.narrow(along, low, high - low))
+            along = -2 if target.ndim == x[0].ndim else -1
+            target.narrow(along, low, high - low).copy_(source.narrow(along, low, high - low))
     return mixed
 
 
-def replaced(called: Called, x: Inputs, known: int) -> Inputs:
-    """The input with all but the first `known` tokens drawn anew."""
-    return between(x, tuple(torch.randn_like(each) for each in x), known, x[0].shape[-2])
+def with_new_end(caller: Caller, x: Inputs, prefix: int) -> Inputs:
+    """The input with all but the first `prefix` tokens drawn anew."""
+    return mixed_input(x, tuple(torch.randn_like(each) for each in x), prefix, x[0].shape[-2])
 
 
-def prompt(called: Called) -> Inputs:
+def prompt(caller: Caller) -> Inputs:
     """An input of the mechanism; where it steps, of some tokens."""
-    w = called.subject.case.workload
+    w = caller.subject.case.workload
     if not w.steps:
-        return called.fresh()
-    return (called.subject.normal(w.batch, min(w.seq_len, max(PROMPT, w.step)), w.width),)
+        return caller.new_input()
+    return (caller.subject.normal_numbers(w.batch, min(w.seq_len, max(PROMPT, w.step)), w.width),)
 
 
-def with_draws(called: Called, states: Draws) -> Forward:
+def with_fixed_draws(caller: Caller, states: Draws) -> Forward:
     """The output of the mechanism, always with the same random draws."""
-    return lambda x: called.output(x, states).float()
+    return lambda x: caller.output(x, states).float()
 
 
-def stepwise(called: Called) -> Forward:
+def in_steps(caller: Caller) -> Forward:
     """The outputs of a prompt and of a step of the case's tokens after it."""
-    w = called.subject.case.workload
-    states = called.draws()
+    w = caller.subject.case.workload
+    states = caller.draws()
 
     def forward(x: Inputs) -> Tensor:
         (tokens,) = x
-        called.restore(states)
+        caller.restore(states)
         past = tokens.shape[1] - w.step
         with torch.no_grad():
-            state = called.mechanism.start(w.batch, tokens.shape[1])
+            state = caller.mechanism.start(w.batch, tokens.shape[1])
             outputs = []
             if past:
-                first, state = called.mechanism.prefill(tokens[:, :past], state)
+                first, state = caller.mechanism.prefill(tokens[:, :past], state)
                 outputs.append(first)
-            outputs.append(called.mechanism.step(tokens[:, past:], state)[0])
+            outputs.append(caller.mechanism.step(tokens[:, past:], state)[0])
         return torch.cat(outputs, 1).float()
 
     return forward

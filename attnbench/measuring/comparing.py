@@ -19,6 +19,6 @@ def differs(output: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> b
         return True
     usual = expected.float().square().mean().sqrt()
     limit = max(tolerance, STEPS * torch.finfo(expected.dtype).eps) * usual
-    wrong = ~((output.float() - expected.float()).abs() <= limit)
-    shares = wrong.double().reshape(len(wrong) if wrong.dim() > 1 else 1, -1).mean(1)
+    outliers = ~((output.float() - expected.float()).abs() <= limit)
+    shares = outliers.double().reshape(len(outliers) if outliers.dim() > 1 else 1, -1).mean(1)
     return bool((shares > SHARE).any())

@@ -29,6 +29,12 @@ class Iterations:
     If they are to be `examined`, one of each lap, drawn at random, can be repeated: `looked_at` is
     its number, `draws` are the states of the random generators before it, and `numbers` are some of
     its output.
+
+    subject:  whose inputs are replaced
+    work:     one iteration; gives its output
+    seed:     of the random numbers
+    fixed:    whether inputs stay where they are
+    examined: whether one iteration of each lap can be repeated
     """
 
     def __init__(
@@ -108,7 +114,7 @@ def window(row: Tensor, begin: int, shape: Sequence[int]) -> Tensor:
     return part.set_(row.untyped_storage(), begin, tuple(shape), ())
 
 
-def elsewhere(x: Tensor) -> Tensor:
+def copy_elsewhere(x: Tensor) -> Tensor:
     """x at another place, as a part of a longer row, as the inputs of laps are."""
     row = torch.empty(x.numel() + LINE, dtype=x.dtype, device=x.device)
     with torch.no_grad():

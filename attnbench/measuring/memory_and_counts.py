@@ -9,18 +9,17 @@ from typing import Any
 
 import torch
 
-from attnbench.attention.card import Card
+from attnbench.attention import Card
 from attnbench.attention.checks.checks import continued
 from attnbench.attention.checks.flops import counted_flops
-from attnbench.devices.finding import find
+from attnbench.devices import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
-from attnbench.measuring.built import Built
+from attnbench.measuring.built import BuiltCase
 from attnbench.measuring.causality import is_of_others
 from attnbench.measuring.server import Unmeasured
 from attnbench.measuring.subject import Subject, subject_of
-from attnbench.measuring.uncounted import Arrays, Threads, grown_bytes, said
-from attnbench.records import Case, Level, Workload
-from attnbench.records.messages import Build, of_case
+from attnbench.measuring.uncounted import Arrays, Threads, grown_bytes, missed_text
+from attnbench.records import Case, Level, Workload, messages
 from attnbench.records.notes import Note
 
 STEPS = 16  # at most, for a numerical error: in float64 each reads twice the bytes
@@ -38,14 +37,22 @@ def measure_memory_and_counts(
 ) -> ValuesAndNotes:
     """Peaks, saved bytes, counts and the numerical error of one iteration, and notes.
 
-    With `checked`, output and gradients are checked in place of that error, and the values include
-    parameters and forward FLOPs of one layer, and garbage. Raises `Unmeasured`.
+    Where these are checked, the values include parameters and forward FLOPs of one layer, and
+    garbage. Raises `Unmeasured`.
+
+    card:    of the mechanism
+    config:  its options
+    case:    what is measured
+    device:  where it runs
+    seed:    of parameters and inputs
+    checked: output and gradients are checked, in place of the numerical error
+    filled:  the state of a step is random, and follows no prompt
     """
     values = dict[str, float]()
     form = card.forms[case.form]
     if checked:
-        built = Built(card, case, seed, device, Build(**of_case(case)))
-        values["garbage"] = check(built)
+        built = BuiltCase(card, case, seed, device, messages.Build(**messages.of_case(case)))
+        values["garbage"] = check_gradients(built)
         subject = built.subject
         declare = getattr(form, subject.declares)
         values["parameters"] = sum(p.numel() for p in subject.parameters)
@@ -90,12 +97,12 @@ def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) ->
     arrays = Arrays()
     subjects = list[Subject]()
 
-    def kept(case: Case) -> Subject:
+    def build_and_keep(case: Case) -> Subject:
         subjects.append(build(case=case))
         return subjects[-1]
 
-    with threads.watched():
-        peaks, notes = device.profile_memory(kept, case)
+    with threads.watch():
+        peaks, notes = device.profile_memory(build_and_keep, case)
     subject = subjects[-1]
     arrays.run(subject.iteration())
     subject.clear()
@@ -105,11 +112,11 @@ def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) ->
         subject.clear()
 
     grown = grown_bytes(iterate, peaks["allocated_delta_bytes"])
-    missed = said(arrays, threads, grown)
+    missed = missed_text(arrays, threads, grown)
     return peaks, {**notes, Note.UNCOUNTED: missed} if missed else notes
 
 
-def check(built: Built) -> float:
+def check_gradients(built: BuiltCase) -> float:
     """Check the gradients of one iteration; the output was checked. Raises `Unmeasured`.
 
     Returns how many objects it leaves in cycles, to the garbage collector.
@@ -141,9 +148,9 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     dtype = getattr(torch, w.dtype)
     device = find(w.device).torch_name
     torch.manual_seed(seed)
-    own = config.sized(short)
-    module = form(config, own)
-    exact = card.eager(config, own)
+    sized = config.sized(short)
+    module = form(config, sized)
+    exact = card.eager(config, sized)
     module = module.to(device, dtype).eval()
     exact = exact.to(device, dtype).eval()
     exact.load_state_dict(module.state_dict())

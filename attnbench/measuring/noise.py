@@ -21,8 +21,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from attnbench.measuring.called import Called
-from attnbench.measuring.inputs import Inputs, elsewhere, has_places
+from attnbench.measuring.caller import Caller
+from attnbench.measuring.inputs import Inputs, copy_elsewhere, has_places
 
 SEQUENCES = 0
 TOKENS = -2
@@ -51,18 +51,18 @@ class Decision(Enum):
 class Square:
     """The square of a mean change, summed over all numbers, with its standard error.
 
-    `sure` is how many of these errors are.
+    A value is sure if it is beyond a limit by so many of these errors: `sure_errors`.
     """
 
     point: float
     error: float
-    sure: float
+    sure_errors: float
 
     def decide(self, above: float, below: float) -> Decision:
         """Whether it is surely above the first limit, or else surely below the second."""
-        if self.point - self.sure * self.error > above:
+        if self.point - self.sure_errors * self.error > above:
             return Decision.ABOVE
-        if self.point + self.sure * self.error < below:
+        if self.point + self.sure_errors * self.error < below:
             return Decision.BELOW
         return Decision.UNKNOWN
 
@@ -82,16 +82,22 @@ class Patience:
 class Pairs:
     """By how much outputs of a changed input differ from those of an input, repeated.
 
-    Of large outputs only the numbers at `picked` places are compared.
+    Of large outputs only the numbers at `indices` places are compared.
+
+    caller:   calls the mechanism
+    x:        the input
+    other_x:  the changed input, of the same shapes
+    indices:  of the numbers of the flattened output that are compared
+    patience: until when further repeats are made
     """
 
     def __init__(
-        self, called: Called, x: Inputs, other: Inputs, picked: Tensor, patience: Patience
+        self, caller: Caller, x: Inputs, other_x: Inputs, indices: Tensor, patience: Patience
     ) -> None:
-        self.called = called
+        self.caller = caller
         self.x = x
-        self.other = other
-        self.picked = picked
+        self.other_x = other_x
+        self.indices = indices
         self.patience = patience
         self.changes: list[Tensor] = []
 
@@ -109,66 +115,68 @@ class Pairs:
         """Have at least so many pairs."""
         while len(self.changes) < count:
             first = self.x
-            second = self.other
+            second = self.other_x
             a, b, b2, a2 = map(self.numbers, (first, second, second, first))
             self.changes += [b - a, b2 - a2]
 
     def numbers(self, x: Inputs) -> Tensor:
         """Some numbers of the output, always the same ones."""
-        return self.called.output(x).flatten()[self.picked].double()
+        return self.caller.output(x).flatten()[self.indices].double()
 
-    def changed(self) -> Tensor:
+    def input_change(self) -> Tensor:
         """By how much the same numbers of the input differ."""
-        new, old = (each[0].detach().double().flatten() for each in (self.other, self.x))
-        return (new - old)[self.picked]
+        new, old = (each[0].detach().double().flatten() for each in (self.other_x, self.x))
+        return (new - old)[self.indices]
 
-    def part(self, dim: int, group: Tensor) -> "Pairs":
+    def part_of(self, dim: int, group: Tensor) -> "Pairs":
         """The same input, and one with a group of places taken from the changed input."""
-        mixed = tuple(map(elsewhere, self.x))
+        mixed = tuple(map(copy_elsewhere, self.x))
         with torch.no_grad():
-            for each, new in zip(mixed, self.other, strict=True):
-                if has_places(each, self.x[0], dim):
-                    places = group.to(each.device)
-                    each.index_copy_(dim, places, new.index_select(dim, places))
-        return Pairs(self.called, self.x, mixed, self.picked, self.patience)
+            for target, source in zip(mixed, self.other_x, strict=True):
+                if has_places(target, self.x[0], dim):
+                    places = group.to(target.device)
+                    target.index_copy_(dim, places, source.index_select(dim, places))
+        return Pairs(self.caller, self.x, mixed, self.indices, self.patience)
 
-    def square(self, less: Tensor | None = None) -> Square:
-        """That of the mean change, `less` what else explains of it.
+    def square(self, explained: Tensor | None = None) -> Square:
+        """The square of the mean change of the output, less what is `explained` of it already.
 
         Its error is that without each pair in turn, and that of products of noise alone, which is
         what remains where the mean change is nothing.
         """
-        each = torch.stack(self.changes) - (0.0 if less is None else less)
-        products = each @ each.T
-        count = len(each)
-        own = products.diagonal()
-        whole = float(products.sum() - own.sum())
-        rows = 2 * (products.sum(1) - own)
-        point = whole / (count * (count - 1))
-        without = (whole - rows) / ((count - 1) * (count - 2))
+        changes = torch.stack(self.changes) - (0.0 if explained is None else explained)
+        products = changes @ changes.T
+        count = len(changes)
+        diagonal = products.diagonal()
+        cross_sum = float(products.sum() - diagonal.sum())
+        rows = 2 * (products.sum(1) - diagonal)
+        point = cross_sum / (count * (count - 1))
+        without = (cross_sum - rows) / ((count - 1) * (count - 2))
         spread = float((without - without.mean()).square().sum()) * (count - 1) / count
-        others = float(products.square().sum() - own.square().sum()) / (count * (count - 1))
-        of_noise = 2 * max(0.0, others - point**2) / (count * (count - 1))
-        sure = next(errors for least, errors in STAGES.items() if count <= least)
-        return Square(point, math.sqrt(spread + of_noise), sure)
+        square_mean = float(products.square().sum() - diagonal.square().sum()) / (
+            count * (count - 1)
+        )
+        of_noise = 2 * max(0.0, square_mean - point**2) / (count * (count - 1))
+        sure_errors = next(errors for least, errors in STAGES.items() if count <= least)
+        return Square(point, math.sqrt(spread + of_noise), sure_errors)
 
     @property
-    def varied(self) -> float:
+    def variation(self) -> float:
         """The square of what a single change varies by, summed over all numbers."""
-        each = torch.stack(self.changes)
-        return float(each.var(0).sum())
+        changes = torch.stack(self.changes)
+        return float(changes.var(0).sum())
 
-    def along(self, given: Tensor) -> float:
+    def nearest_multiple(self, change: Tensor) -> float:
         """The multiple of a change of the input which is nearest to that of the output."""
         mean = torch.stack(self.changes).mean(0)
-        return float((mean @ given) / given.square().sum())
+        return float((mean @ change) / change.square().sum())
 
 
 @dataclass
 class Signs:
     """What was seen: signs that make a series suspect, and what could not be told."""
 
-    suspect: list[str] = field(default_factory=list)
+    suspect_signs: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
 
@@ -191,130 +199,147 @@ class Count:
         return self.silent + self.unknown > 0 and self.silent + self.unknown >= IGNORED * self.of
 
 
-def signs(called: Called, patience: Patience | None = None) -> Signs:
+def signs(caller: Caller, patience: Patience | None = None) -> Signs:
     """Signs that no mean output responds to the input, or to most groups of its places."""
-    x = called.fresh()
-    other = called.fresh()
-    kept = min(1, len(x[0]) - 1)
+    x = caller.new_input()
+    other_x = caller.new_input()
+    shared_sequences = min(1, len(x[0]) - 1)
     with torch.no_grad():  # one sequence stays, since others are not to be computed from it
-        for new, old in zip(other, x, strict=True):
-            new[:kept] = old[:kept]
-    y = called.output(x)
-    picked = torch.randperm(y.numel())[:MOST_NUMBERS]
-    whole = Pairs(called, x, other, picked, patience or Patience())
-    match whole.decide(responds):
+        for new, old in zip(other_x, x, strict=True):
+            new[:shared_sequences] = old[:shared_sequences]
+    y = caller.output(x)
+    indices = torch.randperm(y.numel())[:MOST_NUMBERS]
+    all_pairs = Pairs(caller, x, other_x, indices, patience or Patience())
+    match all_pairs.decide(responds):
         case Decision.BELOW:
             return Signs(["gave the same output for other input, but for random numbers"])
         case Decision.UNKNOWN:
-            return Signs(unknown=[unknown("its input")])
-    found = list[str]()
-    not_told = list[str]()
+            return Signs(unknown=[unknown_text("its input")])
+    suspect_signs = list[str]()
+    open_questions = list[str]()
     for dim, name in NAMES.items():
-        counts = [ignored(whole, dim, kept, kind) for kind in (block, stride)]
+        counts = [
+            count_ignored(all_pairs, dim, shared_sequences, grouping)
+            for grouping in (block, stride)
+        ]
         silent = [count for count in counts if count.is_sign]
         if silent:
             most = max(silent, key=attrgetter("silent"))
-            found.append(
+            suspect_signs.append(
                 f"did not change its output, but for random numbers, when {most.silent} of"
                 f" {most.of} parts of its {name} were replaced"
             )
         elif any(count.may_be_sign for count in counts):
-            not_told.append(unknown(f"all of its {name}"))
-    if found or called.is_core or y.shape != x[0].shape:
-        return Signs(found, not_told)
-    count = passed_on(whole)
+            open_questions.append(unknown_text(f"all of its {name}"))
+    if suspect_signs or caller.is_core or y.shape != x[0].shape:
+        return Signs(suspect_signs, open_questions)
+    count = count_passed_on(all_pairs)
     if count.is_sign:
-        found.append(
+        suspect_signs.append(
             f"passed {count.silent} of {count.of} parts of its tokens on as they were, but for a"
             " factor and random numbers"
         )
-    return Signs(found, not_told)
+    return Signs(suspect_signs, open_questions)
 
 
-def responds(whole: Pairs) -> Decision:
+def responds(all_pairs: Pairs) -> Decision:
     """Whether the output responds to other input."""
-    return whole.square().decide(above=0.0, below=SAME * whole.varied)
+    return all_pairs.square().decide(above=0.0, below=SAME * all_pairs.variation)
 
 
-def unknown(what: str) -> str:
+def unknown_text(part: str) -> str:
     """That it cannot be told whether the output responds to this."""
-    return f"varies by random numbers, beside which its response to {what} cannot be told"
+    return f"varies by random numbers, beside which its response to {part} cannot be told"
 
 
-def ignored(whole: Pairs, dim: int, kept: int, kind: Callable[[int, int, int], Tensor]) -> Count:
+def count_ignored(
+    all_pairs: Pairs, dim: int, shared_sequences: int, grouping: Callable[[int, int, int], Tensor]
+) -> Count:
     """How many groups of places do not matter.
 
-    The first `kept` sequences are equal in both inputs, and not among them.
+    Sequences that both inputs share are not among them.
+
+    all_pairs:        the input beside one in which everything is drawn anew
+    dim:              the dimension of the places, as in `NAMES`
+    shared_sequences: number of first sequences that both inputs share
+    grouping:         places of one group: from their number, the group's, and how many groups
     """
-    first = kept if dim == SEQUENCES else 0
-    size = whole.x[0].shape[dim] - first
+    offset = shared_sequences if dim == SEQUENCES else 0
+    size = all_pairs.x[0].shape[dim] - offset
     groups = min(GROUPS, size) if dim == SEQUENCES else GROUPS
     if size < groups or groups < 2:
         return Count(0, 0, 0)
 
     def matters(pairs: Pairs, share: float) -> Decision:
-        whole.repeat(len(pairs.changes))
-        least = LEAST * share * whole.square().point
+        all_pairs.repeat(len(pairs.changes))
+        least = LEAST * share * all_pairs.square().point
         return pairs.square().decide(above=least, below=least)
 
-    return counted(
-        whole, dim, [first + kind(size, number, groups) for number in range(groups)], matters
+    return count_groups(
+        all_pairs,
+        dim,
+        [offset + grouping(size, number, groups) for number in range(groups)],
+        matters,
     )
 
 
-def passed_on(whole: Pairs) -> Count:
+def count_passed_on(all_pairs: Pairs) -> Count:
     """How many groups of tokens come out as they went in, but for a factor and random numbers."""
-    size = whole.x[0].shape[TOKENS]
+    size = all_pairs.x[0].shape[TOKENS]
     if size < GROUPS:
         return Count(0, 0, 0)
 
     def is_more(pairs: Pairs, share: float) -> Decision:
-        whole.repeat(len(pairs.changes))
-        own = pairs.changed()
-        a = pairs.along(own)
+        all_pairs.repeat(len(pairs.changes))
+        input_change = pairs.input_change()
+        a = pairs.nearest_multiple(input_change)
         a = 1.0 if abs(a - 1) < LEAST else a
-        rest = whole.square(a * whole.changed())
-        is_seen = rest.decide(above=0.0, below=0.0) is Decision.ABOVE
-        least = LEAST * share * rest.point if is_seen else SAME * whole.varied
-        return pairs.square(a * own).decide(above=least, below=least)
+        remainder = all_pairs.square(a * all_pairs.input_change())
+        is_seen = remainder.decide(above=0.0, below=0.0) is Decision.ABOVE
+        least = LEAST * share * remainder.point if is_seen else SAME * all_pairs.variation
+        return pairs.square(a * input_change).decide(above=least, below=least)
 
-    return counted(
-        whole, TOKENS, [block(size, number, GROUPS) for number in range(GROUPS)], is_more
+    return count_groups(
+        all_pairs, TOKENS, [block(size, number, GROUPS) for number in range(GROUPS)], is_more
     )
 
 
-def counted(
-    whole: Pairs,
+def count_groups(
+    all_pairs: Pairs,
     dim: int,
     groups: list[Tensor],
     question: Callable[[Pairs, float], Decision],
 ) -> Count:
     """For how many groups of places the answer to a question is below, and for how many unknown.
 
-    All are asked after each stage, until enough of them answer one way or the other. The question
-    is asked of the pairs of a group, and its share of all places.
+    All are asked after each stage, until enough of them answer one way or the other.
+
+    all_pairs: the input beside one in which everything is drawn anew
+    dim:       the dimension of the places, as in `NAMES`
+    groups:    numbers of the places of each group
+    question:  asked of the pairs of a group, and its share of all places
     """
-    of = len(groups)
+    total = len(groups)
     silent = 0
     size = sum(map(len, groups))
-    pending = [(whole.part(dim, group), len(group) / size) for group in groups]
+    pending = [(all_pairs.part_of(dim, group), len(group) / size) for group in groups]
     for count in STAGES:
-        left = list[tuple[Pairs, float]]()
+        undecided = list[tuple[Pairs, float]]()
         for number, (pairs, share) in enumerate(pending):
-            others = len(left) + len(pending) - number
-            if not Count(silent, others, of).may_be_sign:
-                return Count(0, 0, of)
-            if pairs.changes and whole.patience.has_ended:
-                return Count(silent, others, of)
+            open_groups = len(undecided) + len(pending) - number
+            if not Count(silent, open_groups, total).may_be_sign:
+                return Count(0, 0, total)
+            if pairs.changes and all_pairs.patience.has_ended:
+                return Count(silent, open_groups, total)
             pairs.repeat(count)
             decision = question(pairs, share)
             silent += decision is Decision.BELOW
             if decision is Decision.UNKNOWN:
-                left.append((pairs, share))
-        pending = left
-        if not pending or Count(silent, 0, of).is_sign:
+                undecided.append((pairs, share))
+        pending = undecided
+        if not pending or Count(silent, 0, total).is_sign:
             break
-    return Count(silent, len(pending), of)
+    return Count(silent, len(pending), total)
 
 
 def block(size: int, number: int, groups: int) -> Tensor:

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from attnbench.measuring import causality
-from attnbench.measuring.called import Called
+from attnbench.measuring.caller import Caller
 from attnbench.measuring.comparing import GROSS, differs
 from attnbench.measuring.draws import Draws
 from attnbench.measuring.gradients import missing_gradients, vary
-from attnbench.measuring.inputs import Inputs, Iterations, elsewhere, some_numbers
+from attnbench.measuring.inputs import Inputs, Iterations, copy_elsewhere, some_numbers
 from attnbench.measuring.responses import Responses
-from attnbench.measuring.subject import Subject, plain
+from attnbench.measuring.subject import Subject, without_graph
 from attnbench.records import Causality, units
 from attnbench.records.notes import Note
 
@@ -43,7 +43,7 @@ class IterationTimes:
     warm_s: list[float] = field(default_factory=list)
     laps_s: list[float] = field(default_factory=list)
 
-    def early(self) -> float:
+    def slow_start(self) -> float:
         """How many times as long as in laps the first iterations took; 0 if not much longer."""
         if not self.laps_s:
             return 0.0
@@ -65,54 +65,54 @@ class Examination:
 
     def __init__(self, subject: Subject, seed: int) -> None:
         self.subject, self.seed, self.trains = subject, seed, subject.mode.trains
-        self.called = Called(subject)
-        self.draws = self.called.draws()
+        self.caller = Caller(subject)
+        self.draws = self.caller.draws()
         self.first: Tensor | None = None
         self.last: Tensor | None = None
         self.times = IterationTimes()
-        self.suspect = self.called.suspect
-        self.odd = self.called.odd
+        self.suspect_signs = self.caller.suspect_signs
+        self.odd_signs = self.caller.odd_signs
 
     def notes(
-        self, iterations: Iterations, timed: Callable[[], float] | None = None
+        self, iterations: Iterations, iterate_once_s: Callable[[], float] | None = None
     ) -> Mapping[str, str]:
         """Why it is `suspect`, so that it is not ranked, or only `odd`, or `causal` unasked.
 
-        `timed` gives the seconds of one more iteration, by the clock of the laps.
+        `iterate_once_s` gives the seconds of one more iteration, by the clock of the laps.
         """
         causal = ""
         last = self.last
         output = iterations.output
         try:
             if last is not None and output is not None and differs(some_numbers(output), last):
-                self.suspect["changed its output after it had returned it"] = None
+                self.suspect_signs["changed its output after it had returned it"] = None
             if frozen := sum(not parameter.requires_grad for parameter in self.subject.parameters):
-                self.odd[f"switched off the gradients of {frozen} of its parameters"] = None
+                self.odd_signs[f"switched off the gradients of {frozen} of its parameters"] = None
             if any(module.training != self.trains for module in self.subject.module.modules()):
-                self.odd["switched between training and evaluation"] = None
+                self.odd_signs["switched between training and evaluation"] = None
             if not iterations.fixed:  # graphs run none of its code
                 if self.trains:
                     self.iterate_again(iterations)
                 else:
                     self.repeat(iterations)
-                self.reuse()
-                self.rewrite()
-            vary(self.called.mechanism.parameters())
-            found = Responses(self.called).findings()
-            self.suspect |= dict.fromkeys(found.suspect)
-            self.odd |= dict.fromkeys(found.odd)
-            if self.may_be_causal and not self.suspect:
+                self.look_for_reuse()
+                self.rewrite_parameters()
+            vary(self.caller.mechanism.parameters())
+            findings = Responses(self.caller).findings()
+            self.suspect_signs |= dict.fromkeys(findings.suspect_signs)
+            self.odd_signs |= dict.fromkeys(findings.odd_signs)
+            if self.may_be_causal and not self.suspect_signs:
                 causal = "" if self.sees_later_tokens() else "it sees no later token"
             if self.trains and not self.subject.compiles:
-                self.suspect |= dict.fromkeys(missing_gradients(self.called))
-            if timed is not None and not iterations.fixed:
-                self.time_again(timed)
+                self.suspect_signs |= dict.fromkeys(missing_gradients(self.caller))
+            if iterate_once_s is not None and not iterations.fixed:
+                self.time_again(iterate_once_s)
         except Exception as error:
-            self.odd[f"failed when it was called again, with {type(error).__name__}"] = None
+            self.odd_signs[f"failed when it was called again, with {type(error).__name__}"] = None
         w = self.subject.case.workload
         return {
-            Note.SUSPECT: "; ".join(self.suspect),
-            Note.ODD: "; ".join(self.odd),
+            Note.SUSPECT: "; ".join(self.suspect_signs),
+            Note.ODD: "; ".join(self.odd_signs),
             Note.CAUSAL: causal,
             Note.EXAMINED: f"{w.mode}, N = {units.count(w.seq_len)}",
         }
@@ -126,18 +126,19 @@ class Examination:
 
     def sees_later_tokens(self) -> bool:
         """Whether outputs of earlier tokens change with later tokens."""
-        forward = causality.with_draws(self.called, self.called.draws())
-        return causality.leak(self.called, forward) is not None
+        forward = causality.with_fixed_draws(self.caller, self.caller.draws())
+        return causality.leak(self.caller, forward) is not None
 
-    def reuse(self) -> None:
+    def look_for_reuse(self) -> None:
         """Note if it sometimes gives for other input what it gave for the one before."""
-        outputs = [self.called.output(self.called.fresh()) for _ in range(INPUTS)]
-        same = sum(
-            torch.equal(one, other) and bool(one.std() > 0) for one, other in pairwise(outputs)
+        outputs = [self.caller.output(self.caller.new_input()) for _ in range(INPUTS)]
+        repeats = sum(
+            torch.equal(earlier, later) and bool(earlier.std() > 0)
+            for earlier, later in pairwise(outputs)
         )
-        if 0 < same < INPUTS - 1:  # if always, responses tell
-            sign = f"gave its last output again for {same} of {INPUTS - 1} other inputs"
-            self.suspect[sign] = None
+        if 0 < repeats < INPUTS - 1:  # if always, responses tell
+            sign = f"gave its last output again for {repeats} of {INPUTS - 1} other inputs"
+            self.suspect_signs[sign] = None
 
     def iterate_again(self, iterations: Iterations) -> None:
         """Note if an iteration as in laps gives another output than the same numbers elsewhere.
@@ -148,7 +149,7 @@ class Examination:
         before = [p.detach().clone() for p in parameters]
         iterations.prepare(1)
         iterations.clear()
-        iterations(ignore)
+        iterations(ignore_phase)
         numbers = iterations.numbers
         states = iterations.draws
         with torch.no_grad():
@@ -157,40 +158,40 @@ class Examination:
         inputs = iterations.windows(iterations.looked_at - 1)
         if numbers is None or states is None:
             return
-        if not differs(again := self.again(states, inputs), numbers):
+        if not differs(repeat := self.numbers_of_repeat(states, inputs), numbers):
             return
-        self.again(states, tuple(x.flip(-1) for x in inputs))
-        if not torch.equal(self.again(states, inputs), again):
+        self.numbers_of_repeat(states, tuple(x.flip(-1) for x in inputs))
+        if not torch.equal(self.numbers_of_repeat(states, inputs), repeat):
             return
         sign = "gave another output while it was timed than later for the same input"
-        if differs(again, numbers, GROSS):
-            self.suspect[sign] = None
+        if differs(repeat, numbers, GROSS):
+            self.suspect_signs[sign] = None
         else:
-            self.odd[f"{sign} (stateful?)"] = None
+            self.odd_signs[f"{sign} (stateful?)"] = None
 
-    def rewrite(self) -> None:
+    def rewrite_parameters(self) -> None:
         """Note if the output depends on whether parameters were written to, by the same values."""
-        x = self.called.fresh()
-        states = self.called.draws()
-        usual = self.called.output(x, states)
-        if differs(self.called.output(x, states), usual):
+        x = self.caller.new_input()
+        states = self.caller.draws()
+        output = self.caller.output(x, states)
+        if differs(self.caller.output(x, states), output):
             return
         with torch.no_grad():
-            for p in self.called.mechanism.parameters():
+            for p in self.caller.mechanism.parameters():
                 p.copy_(p.clone())
-        if differs(self.called.output(x, states), usual):
+        if differs(self.caller.output(x, states), output):
             sign = "gave another output once its parameters were written to, with the same values"
-            self.suspect[sign] = None
+            self.suspect_signs[sign] = None
 
-    def time_again(self, timed: Callable[[], float]) -> None:
+    def time_again(self, iterate_once_s: Callable[[], float]) -> None:
         """Note if iterations with other parameters take much longer than laps did."""
         if not self.times.laps_s:
             return
         usual_s = median(self.times.laps_s)
-        timed()
-        if (ratio := min(timed() for _ in range(AGAIN)) / usual_s) > MORE:
+        iterate_once_s()
+        if (ratio := min(iterate_once_s() for _ in range(AGAIN)) / usual_s) > MORE:
             sign = f"took {ratio:.0f} times as long once its parameters had changed a little"
-            self.suspect[sign] = None
+            self.suspect_signs[sign] = None
 
     def repeat(self, iterations: Iterations) -> None:
         """Note if the first iteration, or one of the last lap, now gives another output.
@@ -198,36 +199,36 @@ class Examination:
         Not if that varies by itself, with random numbers of the mechanism's own or with what came
         before. What took much longer at first, and gave something else, did its work only then.
         """
-        self.subject.inputs = self.subject.drawn(self.seed)
-        given = iterations.windows(iterations.looked_at - 1)
+        self.subject.inputs = self.subject.new_inputs(self.seed)
+        last_inputs = iterations.windows(iterations.looked_at - 1)
         for when, numbers, states, inputs in (
             ("at first", self.first, self.draws, self.subject.inputs),
-            ("while it was timed", iterations.numbers, iterations.draws, given),
+            ("while it was timed", iterations.numbers, iterations.draws, last_inputs),
         ):
             if numbers is None or states is None:
                 continue
-            if not differs(again := self.again(states, inputs), numbers):
+            if not differs(repeat := self.numbers_of_repeat(states, inputs), numbers):
                 continue
-            self.again(states, tuple(x.flip(-1) for x in inputs))  # others in between
-            if not torch.equal(self.again(states, inputs), again):
+            self.numbers_of_repeat(states, tuple(x.flip(-1) for x in inputs))  # others in between
+            if not torch.equal(self.numbers_of_repeat(states, inputs), repeat):
                 continue
             sign = f"gave another output {when} than later for the same input"
-            gross = differs(again, numbers, GROSS)
-            if when == "at first" and gross and (ratio := self.times.early()):
-                self.suspect[f"{sign}, when it took {ratio:.0f} times as long"] = None
+            gross = differs(repeat, numbers, GROSS)
+            if when == "at first" and gross and (ratio := self.times.slow_start()):
+                self.suspect_signs[f"{sign}, when it took {ratio:.0f} times as long"] = None
             elif when == "at first" or not gross:
-                self.odd[f"{sign} (stateful?)"] = None
+                self.odd_signs[f"{sign} (stateful?)"] = None
             else:
-                self.suspect[sign] = None
+                self.suspect_signs[sign] = None
 
-    def again(self, states: Draws, inputs: Inputs) -> Tensor:
+    def numbers_of_repeat(self, states: Draws, inputs: Inputs) -> Tensor:
         """Some numbers of the output, with what an iteration uses as it was then."""
-        self.subject.inputs = tuple(map(elsewhere, inputs))
-        self.called.restore(states)
+        self.subject.inputs = tuple(map(copy_elsewhere, inputs))
+        self.caller.restore(states)
         with torch.set_grad_enabled(self.trains):
             output = self.subject.forward()
-        return some_numbers(plain(output))
+        return some_numbers(without_graph(output))
 
 
-def ignore(phase: str) -> None:
+def ignore_phase(phase: str) -> None:
     """Take no notice of the end of a phase."""

@@ -36,6 +36,7 @@ QUIET: Mapping[str, Any] = MappingProxyType({
     "benchmark_json": None,
     "benchmark_save": None,
     "collectonly": False,
+    "continue_on_collection_errors": True,  # a file that base cannot import is no reason for others
     "htmlpath": None,
     "lf": False,
     "failedfirst": False,
@@ -75,8 +76,10 @@ class PytestFolders:
 
     def command(self) -> list[str]:
         """The arguments of the user's run, as they apply to this tree."""
-        own = [argument.replace(str(self.root), str(self.tree)) for argument in self.arguments]
-        return [*own, f"--rootdir={self.tree / self.rootdir}"]
+        arguments = [
+            argument.replace(str(self.root), str(self.tree)) for argument in self.arguments
+        ]
+        return [*arguments, f"--rootdir={self.tree / self.rootdir}"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +92,12 @@ class TimedTest:
     setup: Callable[[], Any] | None = None
     teardown: Callable[..., Any] | None = None
 
-    def prepared(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def next_arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """The arguments of the next call: those that the set-up returns, if there are any."""
-        made = self.setup() if self.setup is not None else None
-        if not made:
+        arguments = self.setup() if self.setup is not None else None
+        if not arguments:
             return self.args, self.kwargs
-        args, kwargs = made
+        args, kwargs = arguments
         return args, kwargs
 
 
@@ -107,7 +110,7 @@ class TriedTest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class NamedTests:
     """Tests that an argument of pytest names; a side may lack its file, or a test in it.
 
     `path` is a file or folder, `inside` names a class or test of the file, or nothing.
@@ -117,7 +120,7 @@ class Wanted:
     inside: str
 
     @classmethod
-    def read(cls, argument: str) -> "Wanted":
+    def read(cls, argument: str) -> "NamedTests":
         """The tests that an argument names: `tests`, `tests/test_it.py::TestOne::test_it`."""
         place, _, inside = argument.partition("::")
         return cls(path=Path(place).absolute(), inside=inside)
@@ -153,7 +156,7 @@ class PytestRun:
     def __init__(self, place: PytestFolders, only: str = "") -> None:
         self.place = place
         self.only = only
-        self.wanted = list[Wanted]()
+        self.named_tests = list[NamedTests]()
         self.name = ""  # of the test that runs
         self.trials = dict[str, TriedTest]()
         self.unread = dict[str, str]()  # reasons of files that could not be collected
@@ -165,15 +168,15 @@ class PytestRun:
 
     def main(self) -> None:
         """Run pytest until its end."""
-        said = io.StringIO()
+        errors = io.StringIO()
         code: int | pytest.ExitCode = pytest.ExitCode.INTERNAL_ERROR
         try:
-            with redirect_stderr(said):
+            with redirect_stderr(errors):
                 code = pytest.main(self.place.command(), plugins=[self])
         except Exception as error:  # as of a warning that a suite makes an error
-            said.write(f"\npytest did not start: {error}")
+            errors.write(f"\npytest did not start: {error}")
         if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
-            self.error = last_error(said.getvalue()) or f"pytest ended with exit code {int(code)}"
+            self.error = last_error(errors.getvalue()) or f"pytest ended with exit code {int(code)}"
         shutil.rmtree(self.basetemp, ignore_errors=True)
 
     @property
@@ -191,8 +194,8 @@ class PytestRun:
         if self.only:
             config.args = [f"{self.place.tree}/{self.only}"]
         elif not config.option.pyargs:
-            self.wanted = [Wanted.read(argument) for argument in config.args]
-            places = [str(one.path) for one in self.wanted if one.path.exists()]
+            self.named_tests = [NamedTests.read(argument) for argument in config.args]
+            places = [str(tests.path) for tests in self.named_tests if tests.path.exists()]
             config.args = list(dict.fromkeys(places))
         return (yield)
 
@@ -210,7 +213,7 @@ class PytestRun:
         """Whether this test is to run."""
         if self.only:
             return self.place.name(item.nodeid) == self.only
-        return not self.wanted or any(one.has(item) for one in self.wanted)
+        return not self.named_tests or any(tests.has(item) for tests in self.named_tests)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep why a file or folder could not be collected."""
@@ -225,10 +228,10 @@ class PytestRun:
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
         """Notice calls of the fixture `benchmark`."""
-        made = yield
+        fixture = yield
         if fixturedef.argname == FIXTURE:
-            notice(type(made), self.seize)
-        return made
+            notice(type(fixture), self.seize)
+        return fixture
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -236,9 +239,9 @@ class PytestRun:
         if FIXTURE in pyfuncitem.fixturenames or inspect.iscoroutinefunction(pyfuncitem.obj):
             return None
         names = pyfuncitem._fixtureinfo.argnames
-        given = {name: pyfuncitem.funcargs[name] for name in names}
-        whole = TimedTest(target=pyfuncitem.obj, kwargs=given)
-        self.seize(whole, lambda: pyfuncitem.obj(**given))
+        arguments = {name: pyfuncitem.funcargs[name] for name in names}
+        body = TimedTest(target=pyfuncitem.obj, kwargs=arguments)
+        self.seize(body, lambda: pyfuncitem.obj(**arguments))
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -255,14 +258,14 @@ class Trying(PytestRun):
 
     def __init__(self, place: PytestFolders, only: str = "") -> None:
         super().__init__(place, only)
-        self.given = set[str]()  # tests that have given something to be timed
+        self.giving_tests = set[str]()  # tests that have given something to be timed
         self.unfit = dict[str, str]()  # reasons why that cannot be timed
         self.idle = dict[str, str]()  # reasons of tests that give nothing, should they do so
 
     def seize(self, timed: TimedTest, go_on: Callable[[], Any]) -> Any:
         """Go on, and note whether the result says that nothing has been computed yet."""
         returned = go_on()
-        self.given.add(self.name)
+        self.giving_tests.add(self.name)
         if isinstance(returned, Awaitable | AsyncIterator | Generator):
             kind = type(returned).__name__
             self.unfit[self.name] = f"what it times returns a {kind} that nobody runs"
@@ -272,7 +275,7 @@ class Trying(PytestRun):
         """Run the tests; one that passes and has given nothing to be timed cannot be timed."""
         super().main()
         for name, trial in self.trials.items():
-            reason = self.unfit.get(name) or ("" if name in self.given else self.idle[name])
+            reason = self.unfit.get(name) or ("" if name in self.giving_tests else self.idle[name])
             if trial.outcome == PASSED and reason:
                 self.trials[name] = TriedTest(outcome=UNSUPPORTED, reason=reason)
 
@@ -363,11 +366,11 @@ def notice(kind: type, seize: Callable[[TimedTest, Callable[[], Any]], Any]) -> 
     if hasattr(call, "noticed"):
         return
 
-    def called(fixture: Any, target: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call_noticed(fixture: Any, target: Any, /, *args: Any, **kwargs: Any) -> Any:
         timed = TimedTest(target=target, args=args, kwargs=kwargs)
         return seize(timed, lambda: call(fixture, target, *args, **kwargs))
 
-    def called_pedantically(
+    def pedantic_noticed(
         fixture: Any, target: Any, args: Any = (), kwargs: Any = None, *more: Any, **options: Any
     ) -> Any:
         hooks = dict(zip(("setup", "teardown"), more, strict=False)) | options
@@ -380,11 +383,11 @@ def notice(kind: type, seize: Callable[[TimedTest, Callable[[], Any]], Any]) -> 
         )
         return seize(timed, lambda: pedantic(fixture, target, args, kwargs or {}, *more, **options))
 
-    called.noticed = True  # type: ignore[attr-defined]
+    call_noticed.noticed = True  # type: ignore[attr-defined]
     with suppress(TypeError):
-        setattr(kind, "__call__", called)  # noqa: B010
+        setattr(kind, "__call__", call_noticed)  # noqa: B010
         if pedantic is not None:
-            setattr(kind, "pedantic", called_pedantically)  # noqa: B010
+            setattr(kind, "pedantic", pedantic_noticed)  # noqa: B010
 
 
 def trial_of(report: pytest.TestReport) -> TriedTest:
@@ -393,8 +396,8 @@ def trial_of(report: pytest.TestReport) -> TriedTest:
         passes = "it passes, though it is" if report.passed else "it is"
         return TriedTest(outcome=UNSUPPORTED, reason=f"{passes} expected to fail")
     if report.skipped:
-        told = report.longrepr
-        reason = told[2] if isinstance(told, tuple) else str(told)
+        skip = report.longrepr
+        reason = skip[2] if isinstance(skip, tuple) else str(skip)
         return TriedTest(outcome=UNSUPPORTED, reason=f"skips itself: {first_line(reason)}")
     if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)

@@ -45,27 +45,7 @@ from attnbench.measuring.server import (
     fork_when_asked,
     start_worker,
 )
-from attnbench.records import MISSING, Clock
-from attnbench.records.messages import (
-    FINISH,
-    Build,
-    CollectTests,
-    Done,
-    Files,
-    Finish,
-    Finished,
-    Hold,
-    Lap,
-    Lapped,
-    LoadedFiles,
-    MeasureMemory,
-    ProcessAnswer,
-    RunTests,
-    TestNames,
-    Tests,
-    Weighed,
-    written,
-)
+from attnbench.records import MISSING, Clock, messages
 from attnbench.records.notes import Note
 
 BASE = "base"
@@ -100,10 +80,10 @@ class Trials:
 
 def kept_trials(folder: Path, side: str) -> Trials:
     """What a process of a side has kept in the folder of its pool; nothing if none has."""
-    return kept(folder / f"tests-{side}.json")
+    return trials_in(folder / f"tests-{side}.json")
 
 
-def kept(file: Path) -> Trials:
+def trials_in(file: Path) -> Trials:
     """What a process has kept in a file; nothing if it has not come to that."""
     return json.decode(file.read_bytes(), type=Trials) if file.is_file() else Trials()
 
@@ -124,7 +104,12 @@ class Watch(HostStopwatch):
 class Worker(calls.Worker):
     """Serves one source tree; a `mechanism` is the node id of a test, relative to the repository.
 
-    `root`, `rootdir`, `folder` and `arguments` are those of a `PytestFolders`.
+    tree:      the source tree of this side
+    seed:      what random generators start from before each test
+    root:      the repository whose paths `arguments` may name
+    rootdir:   the root of pytest, relative to the tree
+    folder:    where pytest works, relative to the tree
+    arguments: of the user's run of pytest
     """
 
     conversation: Conversation
@@ -155,7 +140,9 @@ class Worker(calls.Worker):
         )
         self.side = HEAD if self.tree == Path(root) else BASE
         self.is_finished = False
-        self.held: Holding | None = None  # where this process is forked from one that has collected
+        self.holding: Holding | None = (
+            None  # where this process is forked from one that has collected
+        )
         self.warmup_s = 0.0
         working = self.tree / folder
         if working.is_dir():
@@ -164,15 +151,15 @@ class Worker(calls.Worker):
         places = [str(place) for place in (working, working / "src") if place.is_dir()]
         sys.path[:0] = [place for place in places if place not in sys.path]
 
-    def tried(self, question: RunTests) -> Tests:
+    def tried(self, question: messages.RunTests) -> messages.Tests:
         """Run all tests that are to be timed once; what became of them is kept in a file."""
-        return Tests(error=self.trials.error)
+        return messages.Tests(error=self.trials.error)
 
-    def collected(self, question: CollectTests) -> TestNames:
+    def collected(self, question: messages.CollectTests) -> messages.TestNames:
         """The names of all tests that are to be timed; none of them runs."""
         file = self.scratch / f"collected-{self.side}.json"
         in_child(Collecting(self.place), file)
-        return TestNames(tests=tuple(kept(file).tests))
+        return messages.TestNames(tests=tuple(trials_in(file).tests))
 
     @cached_property
     def trials(self) -> Trials:
@@ -198,7 +185,7 @@ class Worker(calls.Worker):
             return TriedTest(outcome=FAILED, reason="it ends the process in which pytest runs it")
         return json.decode(file.read_bytes(), type=Trials).of(name)
 
-    def measure_memory(self, question: MeasureMemory) -> Weighed:
+    def measure_memory(self, question: messages.MeasureMemory) -> messages.Weighed:
         """Whether a test can be timed; nothing is counted. Raises `Unmeasured`."""
         name = question.mechanism
         trial = self.trial(name)
@@ -206,15 +193,15 @@ class Worker(calls.Worker):
             raise Unmeasured(MISSING, f"there is no test {name}")
         if trial.outcome != PASSED:
             raise Unmeasured(trial.outcome, trial.reason)
-        return Weighed(values={}, case=name, needs_new_process=False)
+        return messages.Weighed(values={}, case=name, needs_new_process=False)
 
-    def files(self, question: Files) -> LoadedFiles:
+    def files(self, question: messages.Files) -> messages.LoadedFiles:
         """The files of modules that the tests have loaded, without those of installed packages."""
         watched = {*question.watched}
         files = (file for file in self.trials.modules if file in watched or not is_installed(file))
-        return LoadedFiles(modules=tuple(files))
+        return messages.LoadedFiles(modules=tuple(files))
 
-    def build(self, question: Build) -> ProcessAnswer:
+    def build(self, question: messages.Build) -> messages.ProcessAnswer:
         """Run a test up to what it gives to be timed, and warm up.
 
         Further questions are answered from within the test; this returns once the last one has been
@@ -222,17 +209,17 @@ class Worker(calls.Worker):
         """
         self.warmup_s = question.warmup_s
         run: PytestRun
-        if self.held is None:
+        if self.holding is None:
             run = Timing(self.place, question.mechanism, self.measure)
             run.main()
         else:
-            run = self.held
+            run = self.holding
             run.run_one(question.mechanism)
         if self.is_finished:
-            return self.finish(Finish())
+            return self.finish(messages.Finish())
         raise Unmeasured(*why_untimed(run, question.mechanism))
 
-    def hold(self, question: Hold) -> Done:
+    def hold(self, question: messages.Hold) -> messages.Done:
         """Collect all tests, then fork a process for each of which a connection comes.
 
         Returns only where pytest does not come to run tests, and says why.
@@ -241,15 +228,15 @@ class Worker(calls.Worker):
         for target in (1, 2):
             os.dup2(output, target)
         os.close(output)
-        self.held = Holding(self.place, self.measure, self.fork_when_asked)
-        self.held.main()
-        raise Unmeasured(FAILED, self.held.error or "pytest did not come to run tests")
+        self.holding = Holding(self.place, self.measure, self.fork_when_asked)
+        self.holding.main()
+        raise Unmeasured(FAILED, self.holding.error or "pytest did not come to run tests")
 
     def fork_when_asked(self) -> None:
         """Fork a process whenever it is asked for, and end with the connection."""
         gc.collect()
         gc.freeze()
-        self.conversation.reply(written(Done()))
+        self.conversation.reply(messages.written(messages.Done()))
         self.conversation.lines.close()  # or the connection would stay open in what is forked
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that supervise
         fork_when_asked(self.conversation.connection, partial(start_worker, worker=self))
@@ -257,10 +244,10 @@ class Worker(calls.Worker):
 
     def leave(self) -> None:
         """Answer the last question, and end the process though fixtures are still there."""
-        answer = self.finish(Finish())
+        answer = self.finish(messages.Finish())
         text = f"its fixtures were not taken down in {TEARDOWN_S:.0f} s"
         notes = {**answer.notes, Note.FIXTURES: text}
-        self.conversation.reply(written(with_fields(answer, notes=notes)))
+        self.conversation.reply(messages.written(with_fields(answer, notes=notes)))
         os._exit(0)
 
     def measure(self, timed: TimedTest) -> None:
@@ -268,32 +255,32 @@ class Worker(calls.Worker):
         self.timed = timed
         self.call = partial(timed.target, *timed.args, **timed.kwargs)
         seed(self.seed)
-        warm = self.warmed(self.warmup_s)
+        warm = self.warm_up(self.warmup_s)
         self.watch.untimed_s = 0.0
-        self.conversation.reply(written(warm))
-        for asked in self.conversation.questions():
-            if asked["do"] == FINISH:
+        self.conversation.reply(messages.written(warm))
+        for question in self.conversation.questions():
+            if question["do"] == messages.FINISH:
                 self.is_finished = True
                 limit = Timer(TEARDOWN_S, self.leave)
                 limit.daemon = True
                 limit.start()
                 return
-            self.conversation.reply(self.answer(**asked))
+            self.conversation.reply(self.answer(**question))
 
-    def lap(self, question: Lap) -> Lapped:
+    def lap(self, question: messages.Lap) -> messages.Lapped:
         """One sample of some calls; set-ups between them took `untimed_s` of CPU time."""
         self.share = 1.0
         before_s = self.watch.untimed_s
-        taken = self.sampled(question.iterations)
+        lap = self.sample_calls(question.iterations)
         stretched = {
             name: value * self.share
             for name in ("wall_s", "cpu_s", "forward_s", "waited_s")
-            if (value := getattr(taken, name)) is not None
+            if (value := getattr(lap, name)) is not None
         }
         untimed_s = self.watch.untimed_s - before_s
-        return Lapped(sample=taken._replace(**stretched), untimed_s=untimed_s)
+        return messages.Lapped(sample=lap._replace(**stretched), untimed_s=untimed_s)
 
-    def finish(self, question: Finish) -> Finished:
+    def finish(self, question: messages.Finish) -> messages.Finished:
         """The process measures nothing else; set-ups took `untimed_s` of CPU time meanwhile."""
         return with_fields(super().finish(question), untimed_s=self.watch.untimed_s)
 
@@ -307,17 +294,17 @@ class Worker(calls.Worker):
 
         def iterate(lap: protocol.Lap) -> None:
             begun = time.monotonic()
-            made = 0
-            while made < calls and (not made or time.monotonic() - begun < SETTING_UP_S):
-                args, kwargs = self.timed.prepared()
+            count = 0
+            while count < calls and (not count or time.monotonic() - begun < SETTING_UP_S):
+                args, kwargs = self.timed.next_arguments()
                 lap(UNTIMED)
                 self.timed.target(*args, **kwargs)
                 lap("forward")
-                made += 1
+                count += 1
                 if self.timed.teardown is not None:
                     self.timed.teardown(*args, **kwargs)
                 lap(UNTIMED)
-            self.share = calls / made
+            self.share = calls / count
 
         return iterate
 

@@ -23,7 +23,7 @@ from msgspec import Struct, ValidationError, msgpack
 
 from attnbench.errors import one_line
 from attnbench.measuring.server import Unmeasured
-from attnbench.records.messages import Compared
+from attnbench.records import messages
 
 LARGEST = 256 << 20  # bytes of what is kept
 ROUNDING = 1e-8  # of a number in double precision, relative; sums in another order err far less
@@ -94,30 +94,30 @@ class Fields(Struct, frozen=True, tag="fields"):
 Node: TypeAlias = Exact | Number | Binary | Array | Elements | Bag | Fields
 
 
-def keep(value: Any, path: str, tree: str) -> Compared:
+def keep(value: Any, path: str, tree: str) -> messages.Compared:
     """Write what a function returned to a file. Raises `Unmeasured` where it cannot be kept."""
-    text = msgpack.encode(told(value, tree))
+    text = msgpack.encode(as_node(value, tree))
     if len(text) > LARGEST:
         raise Unmeasured("failed", f"it has more than {LARGEST >> 20} MiB")
     Path(path).write_bytes(text)
-    return Compared()
+    return messages.Compared()
 
 
-def compare(value: Any, path: str, tree: str) -> Compared:
+def compare(value: Any, path: str, tree: str) -> messages.Compared:
     """What a function returned against what is kept in the file.
 
     `what` is how they differ, with an `error` of 1 where they do and an `allowed` one of 0. Raises
     `Unmeasured` where they cannot be compared.
     """
     try:
-        kept = msgpack.decode(Path(path).read_bytes(), type=Node)
+        base = msgpack.decode(Path(path).read_bytes(), type=Node)
     except (OSError, ValidationError, ValueError) as error:
         raise Unmeasured("failed", f"base's cannot be read here: {one_line(error)}") from error
-    what = difference(kept, told(value, tree))
-    return Compared(what=what, error=float(bool(what)))
+    change = difference(base, as_node(value, tree))
+    return messages.Compared(what=change, error=float(bool(change)))
 
 
-def told(value: Any, tree: str) -> Node:
+def as_node(value: Any, tree: str) -> Node:
     """A value as plain data, without the place of the source tree in its texts.
 
     Raises `Unmeasured` where it is or holds an object of which nothing tells what it consists of.
@@ -159,7 +159,7 @@ def container(value: Any, tree: str) -> Node:
         compared = [field.name for field in dataclasses.fields(value) if field.compare]
         return fields(kind, {name: getattr(value, name) for name in compared}, tree)
     if is_table(value):
-        return table(value, tree)
+        return table_as_fields(value, tree)
     raise Unmeasured(
         "failed", f"it returns or holds a {kind}, which is no plain data to send to another process"
     )
@@ -185,12 +185,12 @@ def is_table(value: Any) -> bool:
     return package in TABLES and hasattr(value, "shape")
 
 
-def table(value: Any, tree: str) -> Fields:
+def table_as_fields(value: Any, tree: str) -> Fields:
     """A table with its columns and index, or one column, as plain data."""
     columns = value.columns if hasattr(value, "columns") else [getattr(value, "name", None)]
-    one = not hasattr(value, "columns")
+    is_column = not hasattr(value, "columns")
     parts: dict[Any, Any] = {
-        number: (name, column_of(value if one else value[name]))
+        number: (name, column_of(value if is_column else value[name]))
         for number, name in enumerate(columns)
     }
     if hasattr(value, "index") and not callable(value.index):
@@ -208,91 +208,91 @@ def array_node(array: Any, tree: str) -> Node:
     """An array or tensor as plain data. Raises `Unmeasured`."""
     kind = type(array).__qualname__
     if is_table(array):
-        return table(array, tree)
+        return table_as_fields(array, tree)
     import numpy as np
 
     try:
-        plain = in_numpy(array, np)
-        if plain.dtype.kind == "O":
-            shape = Exact("shape", str(plain.shape))
-            return Elements(kind, (shape, *(node(item, tree) for item in plain.ravel().tolist())))
-        data = plain.tobytes()
+        numbers = in_numpy(array, np)
+        if numbers.dtype.kind == "O":
+            shape = Exact("shape", str(numbers.shape))
+            return Elements(kind, (shape, *(node(item, tree) for item in numbers.ravel().tolist())))
+        data = numbers.tobytes()
     except (TypeError, ValueError, RuntimeError) as error:
         raise Unmeasured("failed", f"its {kind} cannot be copied: {one_line(error)}") from error
-    return Array(kind, str(array.dtype), plain.dtype.str, plain.shape, data)
+    return Array(kind, str(array.dtype), numbers.dtype.str, numbers.shape, data)
 
 
 def in_numpy(array: Any, np: Any) -> Any:
     """An array of numpy, or of what can become one; 16 bits of a tensor become 32."""
     if not hasattr(array, "detach"):
         return np.asarray(array)
-    plain = array.detach().cpu()
-    plain = plain.to_dense() if str(plain.layout) != "torch.strided" else plain
+    tensor = array.detach().cpu()
+    tensor = tensor.to_dense() if str(tensor.layout) != "torch.strided" else tensor
     torch = sys.modules["torch"]
-    small = plain.is_floating_point() and plain.dtype not in (torch.float32, torch.float64)
-    return np.asarray(plain.float() if small else plain.resolve_conj().resolve_neg())
+    small = tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64)
+    return np.asarray(tensor.float() if small else tensor.resolve_conj().resolve_neg())
 
 
-def difference(ours: Node, theirs: Node) -> str:
+def difference(base: Node, head: Node) -> str:
     """How a value of head, `theirs`, differs from base's, in words; empty if it does not."""
-    if type(ours) is not type(theirs) or ours.kind != theirs.kind:
-        return f"{named(theirs)} in place of {named(ours)}"
-    match ours, theirs:
+    if type(base) is not type(head) or base.kind != head.kind:
+        return f"{type_in_words(head)} in place of {type_in_words(base)}"
+    match base, head:
         case Number(), Number():
-            return "" if close(ours, theirs) else f"{theirs.text} in place of {ours.text}"
+            return "" if is_close(base, head) else f"{head.text} in place of {base.text}"
         case Array(), Array():
-            return of_arrays(ours, theirs)
+            return difference_of_arrays(base, head)
         case Fields(), Fields():
-            return of_fields(ours, theirs)
+            return difference_of_fields(base, head)
         case Elements(), Elements():
-            return of_rows(ours, theirs)
+            return difference_of_rows(base, head)
         case _:
-            return "" if ours == theirs else shown(ours, theirs)
+            return "" if base == head else replacement_text(base, head)
 
 
-def of_fields(ours: Fields, theirs: Fields) -> str:
+def difference_of_fields(base: Fields, head: Fields) -> str:
     """How two mappings, dataclasses or tables differ."""
-    if ours.keys != theirs.keys:
-        return f"other keys in {named(ours)}"
-    return first(zip(ours.keys, ours.values, theirs.values, strict=True))
+    if base.keys != head.keys:
+        return f"other keys in {type_in_words(base)}"
+    return first_difference(zip(base.keys, base.values, head.values, strict=True))
 
 
-def of_rows(ours: Elements, theirs: Elements) -> str:
+def difference_of_rows(base: Elements, head: Elements) -> str:
     """How two sequences differ."""
-    if len(ours.items) != len(theirs.items):
-        was = len(ours.items)
-        now = len(theirs.items)
-        return f"{now} elements in place of {was} in {named(ours)}"
-    places = (Exact("int", str(number)) for number in range(len(ours.items)))
-    return first(zip(places, ours.items, theirs.items, strict=True))
+    if len(base.items) != len(head.items):
+        before = len(base.items)
+        after = len(head.items)
+        return f"{after} elements in place of {before} in {type_in_words(base)}"
+    places = (Exact("int", str(number)) for number in range(len(base.items)))
+    return first_difference(zip(places, base.items, head.items, strict=True))
 
 
-def first(places: Iterator[tuple[Node, Node, Node]]) -> str:
+def first_difference(places: Iterator[tuple[Node, Node, Node]]) -> str:
     """The first difference among elements: each has its place, base's value and head's."""
-    for place, ours, theirs in places:
-        if what := difference(ours, theirs):
-            return f"{what}, at {brief(place)}"
+    for place, base, head in places:
+        if change := difference(base, head):
+            return f"{change}, at {short_text(place)}"
     return ""
 
 
-def of_arrays(ours: Array, theirs: Array) -> str:
+def difference_of_arrays(base: Array, head: Array) -> str:
     """How two arrays or tensors differ, relative to the largest number of base."""
     import numpy as np
 
-    was = f"{ours.shape} {ours.dtype}"
-    now = f"{theirs.shape} {theirs.dtype}"
-    if was != now:
-        return f"{now} in place of {was}"
-    a, b = (np.frombuffer(one.data, one.code) for one in (ours, theirs))
+    before = f"{base.shape} {base.dtype}"
+    after = f"{head.shape} {head.dtype}"
+    if before != after:
+        return f"{after} in place of {before}"
+    a, b = (np.frombuffer(array.data, array.code) for array in (base, head))
     if a.dtype.kind not in "fc":
-        return "" if ours.data == theirs.data else f"other values in an array of {ours.dtype}"
+        return "" if base.data == head.data else f"other values in an array of {base.dtype}"
     finite = a[np.isfinite(a)]
     scale = float(np.abs(finite).max()) if finite.size else 0.0
-    allowed = scale * max(ROUNDING, rounding(ours.dtype))
+    allowed = scale * max(ROUNDING, rounding(base.dtype))
     if np.allclose(a, b, rtol=0.0, atol=allowed, equal_nan=True):
         return ""
     error = float(np.nanmax(np.abs(a - b))) / scale if scale else math.inf
-    return f"an array of {ours.dtype} differs by {error:.2g} of its largest number"
+    return f"an array of {base.dtype} differs by {error:.2g} of its largest number"
 
 
 def rounding(dtype: str) -> float:
@@ -301,30 +301,30 @@ def rounding(dtype: str) -> float:
     return coarse.get(dtype.removeprefix("torch."), ROUNDING)
 
 
-def close(ours: Number, theirs: Number) -> bool:
+def is_close(base: Number, head: Number) -> bool:
     """Whether two numbers are the same but for rounding; NaN is itself."""
-    a = complex(ours.real, ours.imaginary)
-    b = complex(theirs.real, theirs.imaginary)
+    a = complex(base.real, base.imaginary)
+    b = complex(head.real, head.imaginary)
     both_nan = a != a and b != b
     return both_nan or a == b or abs(a - b) <= ROUNDING * max(abs(a), abs(b))
 
 
-def shown(ours: Node, theirs: Node) -> str:
+def replacement_text(base: Node, head: Node) -> str:
     """Both values in words, where they are short."""
-    was = brief(ours)
-    now = brief(theirs)
-    if not was or not now or max(len(was), len(now)) > LONGEST:
-        return f"another value of {named(ours)}"
-    return f"{now} in place of {was}"
+    before = short_text(base)
+    after = short_text(head)
+    if not before or not after or max(len(before), len(after)) > LONGEST:
+        return f"another value of {type_in_words(base)}"
+    return f"{after} in place of {before}"
 
 
-def brief(value: Node) -> str:
+def short_text(value: Node) -> str:
     """The text of a value that has one, as Python writes it; else nothing."""
     if isinstance(value, Exact):
         return repr(value.text) if value.kind == "str" else value.text
     return value.text if isinstance(value, Number) else ""
 
 
-def named(value: Node) -> str:
+def type_in_words(value: Node) -> str:
     """The type of a value, in words."""
     return f"a {value.kind}"

@@ -7,9 +7,9 @@ path: where the tree has this package, its own measuring code answers. Questions
 JSON; every question gets an answer.
 """
 
-import ctypes
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import shutil
@@ -22,18 +22,38 @@ import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from attnbench.devices import System
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
 # of questions and answers; a change that another version would not understand takes the next number
 PROTOCOL = 2
 
-PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
-PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 STATUS = struct.Struct("<iii")  # a process id, an exit code, a number of processes
 # folders of installed packages
 INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def operating_system() -> "System":
+    """What the operating system offers, from a file of this package, which is not loaded yet."""
+    if __package__:
+        from attnbench import devices
+
+        return devices.SYSTEM
+    file = Path(__file__).parents[1] / "devices" / "system.py"
+    specification = importlib.util.spec_from_file_location("operating_system", file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    system: System = module.SYSTEM
+    return system
+
+
+SYSTEM = operating_system()
 
 
 class Unmeasured(Exception):
@@ -52,12 +72,12 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that supervise
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    SYSTEM.adopt_orphans()
     control = socket.socket(fileno=os.dup(0))
     parent, modules = json.loads(control.recv(1 << 16))
-    end_with(parent)
+    SYSTEM.end_with(parent)
     load_shared(*modules)
-    prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
+    SYSTEM.outlive_parent()  # from now on it ends with the connection, after its workers
     control.sendall(b"o")
     fork_when_asked(control, start_worker)
     end_children()
@@ -71,9 +91,9 @@ def fork_when_asked(control: socket.socket, start: Callable[[int, int, int], NoR
     with suppress(OSError):
         while (message := socket.recv_fds(control, 1, 3))[0]:
             if message[1]:
-                told, pipe, output = message[1]
-                with socket.socket(fileno=told) as connection:
-                    supervised(control, connection, pipe, output, start)
+                status, pipe, output = message[1]
+                with socket.socket(fileno=status) as listener:
+                    fork_supervised(control, listener, pipe, output, start)
                 os.close(pipe)
                 os.close(output)
 
@@ -97,9 +117,9 @@ def import_own_package() -> None:
         del sys.path[0]
 
 
-def supervised(
+def fork_supervised(
     control: socket.socket,
-    told: socket.socket,
+    listener: socket.socket,
     pipe: int,
     output: int,
     start: Callable[[int, int, int], NoReturn],
@@ -108,46 +128,43 @@ def supervised(
 
     With the worker ends whatever it left running. The worker runs `start` with `pipe`, on which it
     is asked, `output`, on which it prints, and the process that waits for it; `control` is closed
-    in both, and `told` hears of birth and end.
+    in both, and `listener` hears of birth and end.
     """
     server = os.getpid()
     try:
         if os.fork():
             return
         control.close()
-        end_with(server)
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        SYSTEM.adopt_orphans()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         supervisor = os.getpid()
         if (pid := os.fork()) == 0:
-            told.close()
+            listener.close()
             start(pipe, output, supervisor)
+        SYSTEM.end_with(server, group=pid)  # it may take a thread, with which nothing is forked
         os.close(pipe)
         os.close(output)
-        tell(told, pid)
-        status = os.waitpid(pid, 0)[1]
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        left = end_children()
-        tell(told, pid, os.waitstatus_to_exitcode(status), left)
+        tell(listener, pid)
+        wait_status = os.waitpid(pid, 0)[1]
+        survivors = SYSTEM.end_family(pid)
+        tell(listener, pid, os.waitstatus_to_exitcode(wait_status), survivors)
     except OSError as error:
-        tell(told, -1, error.errno or 0)
+        tell(listener, -1, error.errno or 0)
     finally:
         if os.getpid() != server:
             os._exit(0)
 
 
-def tell(told: socket.socket, pid: int, code: int = 0, left: int = 0) -> None:
-    """Say that a process was born, or how it ended, unless nobody listens any more."""
+def tell(listener: socket.socket, pid: int, code: int = 0, survivors: int = 0) -> None:
+    """Say that a process was born, or how it ended, unless nobody listens any more.
+
+    listener:  the connection on which the parent hears it
+    pid:       of the process; -1: it could not be started
+    code:      its exit code, or the number of the system's error
+    survivors: how many processes it left running
+    """
     with suppress(OSError):
-        told.sendall(STATUS.pack(pid, code, left))
-
-
-def end_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies; end if it has died already."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+        listener.sendall(STATUS.pack(pid, code, survivors))
 
 
 def start_worker(pipe: int, output: int, parent: int, worker: "Worker | None" = None) -> NoReturn:
@@ -160,10 +177,9 @@ def start_worker(pipe: int, output: int, parent: int, worker: "Worker | None" = 
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         with suppress(OSError):
             os.setpgid(0, 0)
-        end_with(parent)  # on other systems it ends when its connection does
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        with suppress(OSError):  # where memory runs out, the kernel shall kill this process first
-            Path("/proc/self/oom_score_adj").write_text("1000")
+        SYSTEM.end_with(parent)
+        SYSTEM.adopt_orphans()
+        SYSTEM.be_killed_first()
         empty = os.open(os.devnull, os.O_RDONLY)
         for target, source in enumerate((empty, output, output)):
             os.dup2(source, target)
@@ -184,7 +200,7 @@ class Worker(Protocol):
 
     conversation: "Conversation"
 
-    def answer(self, do: str, **asked: Any) -> dict[str, Any]:
+    def answer(self, do: str, **fields: Any) -> dict[str, Any]:
         """What a question gives; an exception becomes an outcome with its reason."""
 
 
@@ -197,7 +213,7 @@ class Conversation:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.own = os.getpid()
+        self.owner = os.getpid()
         self.number = 0  # of the last question
         self.lines = connection.makefile("rb")
 
@@ -209,13 +225,13 @@ class Conversation:
 
     def reply(self, answer: dict[str, Any]) -> None:
         """Answer the last question. Raises `OSError` if nobody listens any more."""
-        if os.getpid() != self.own:  # a mechanism has forked, and this is the child
+        if os.getpid() != self.owner:  # a mechanism has forked, and this is the child
             os._exit(0)
         try:
             text = json.dumps([self.number, answer])
         except (TypeError, ValueError) as error:
-            failed = {"outcome": "failed", "reason": described(error)}
-            text = json.dumps([self.number, failed])
+            failure = {"outcome": "failed", "reason": error_text(error)}
+            text = json.dumps([self.number, failure])
         self.connection.sendall(text.encode() + b"\n")
 
 
@@ -237,7 +253,7 @@ def serve(connection: socket.socket, worker: "Worker | None" = None) -> None:
                 else:
                     answer = worker.answer(**question)
             except BaseException as error:  # a mechanism may raise anything
-                answer = {"outcome": "failed", "reason": described(error)}
+                answer = {"outcome": "failed", "reason": error_text(error)}
             conversation.reply(answer)
 
 
@@ -251,45 +267,52 @@ def load(
     sites: Sequence[str] = (),
     **about: Any,
 ) -> Worker:
-    """What answers later questions: the module's `Worker`, on a `tree` if given.
+    """What answers later questions: the module's `Worker`.
 
-    `places` are folders of the tree whose code is found first, relative to it; `instead_of` is the
-    tree of the other side, whose place this one takes on the import path; `sites` are folders of
-    packages that were installed for this side. Raises `ImportError`.
+    Raises `ImportError`.
+
+    tree:       the source tree to be measured; None: this package
+    caches:     a folder for compiled files of the tree, which stays as it is
+    threads:    of torch
+    module:     that has the worker
+    places:     folders of the tree whose code is found first, relative to it
+    instead_of: the tree of the other side, whose place on the import path this one takes
+    sites:      folders of packages that were installed for this side
+    about:      arguments of the worker
     """
     if torch := sys.modules.get("torch"):  # otherwise OMP_NUM_THREADS sets it
         torch.set_num_threads(threads)
-    found = list[str]()
+    folders = list[str]()
     if tree is not None:
         sys.pycache_prefix = caches  # a tree is read, never written
         if instead_of is not None and instead_of != tree:
             redirect(instead_of, tree)
-        found = [os.path.join(tree, place).rstrip("/") for place in places]
-        found = [place for place in found if Path(place).is_dir()]
-        put_first(found, sites)
+        folders = [os.path.join(tree, place).rstrip("/") for place in places]
+        folders = [place for place in folders if Path(place).is_dir()]
+        put_first(folders, sites)
         os.chdir(tree)
     try:
-        if not any(Path(place, "attnbench").is_dir() for place in found):
+        if not any(Path(place, "attnbench").is_dir() for place in folders):
             import_own_package()
-        kind = importlib.import_module(named_in(found, module)).Worker
-        server = importlib.import_module(named_in(found, "attnbench.measuring.server"))
-        theirs = getattr(server, "PROTOCOL", 1)
-        if theirs != PROTOCOL:
-            raise ImportError(f"it has protocol {theirs} of measuring processes, not {PROTOCOL}")
+        kind = importlib.import_module(module_name_in(folders, module)).Worker
+        server = importlib.import_module(module_name_in(folders, "attnbench.measuring.server"))
+        protocol = getattr(server, "PROTOCOL", 1)
+        if protocol != PROTOCOL:
+            raise ImportError(f"it has protocol {protocol} of measuring processes, not {PROTOCOL}")
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this one: {error}") from error
     worker: Worker = kind(tree, **about)
     return worker
 
 
-def named_in(places: Sequence[str], module: str) -> str:
+def module_name_in(places: Sequence[str], module: str) -> str:
     """The name of a module of `measuring` in these folders: `measure`, before there were wings."""
     packages = [Path(place, "attnbench") for place in places]
-    has = {
+    present = {
         name: any((package / name / "server.py").is_file() for package in packages)
         for name in ("measure", "measuring")
     }
-    if has["measure"] and not has["measuring"]:
+    if present["measure"] and not present["measuring"]:
         return module.replace("attnbench.measuring.", "attnbench.measure.")
     return module
 
@@ -306,8 +329,8 @@ def put_first(places: Sequence[str], sites: Sequence[str]) -> None:
     # the folders of packages bring their editable installs
     added = [path for path in sys.path if path not in places]
     sys.path[:] = [*places, *added, *(path for path in before if path not in (*places, *added))]
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, *added, *given]))
+    earlier = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, *added, *earlier]))
 
 
 def redirect(replaced: str, tree: str) -> None:
@@ -316,17 +339,17 @@ def redirect(replaced: str, tree: str) -> None:
     That is PYTHONPATH and editable installs: paths, and the finders of setuptools.
     """
 
-    def moved(path: Any) -> Any:
+    def move(path: Any) -> Any:
         return in_place_of(path, replaced, tree) if isinstance(path, str) else path
 
-    sys.path[:] = [moved(path) for path in sys.path]
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(moved, given))
+    sys.path[:] = [move(path) for path in sys.path]
+    earlier = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(move, earlier))
     for name, module in list(sys.modules.items()):
         if name.startswith("__editable__"):
             packages, namespaces = (getattr(module, n, {}) for n in ("MAPPING", "NAMESPACES"))
-            packages.update({package: moved(path) for package, path in packages.items()})
-            namespaces.update({n: list(map(moved, paths)) for n, paths in namespaces.items()})
+            packages.update({package: move(path) for package, path in packages.items()})
+            namespaces.update({n: list(map(move, paths)) for n, paths in namespaces.items()})
     sys.path_importer_cache.clear()
 
 
@@ -359,27 +382,23 @@ def module_files(watched: Collection[str]) -> list[str]:
 
 def mapped_libraries(watched: Collection[str]) -> list[str]:
     """Real paths of the libraries that are mapped into this process, with those of no module."""
-    with suppress(OSError):
-        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
-        files = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
-        return outside_packages((file for file in files if ".so" in file), watched)
-    return []
+    return outside_packages((file for file in SYSTEM.mapped_files() if ".so" in file), watched)
 
 
 def outside_packages(files: Iterable[str], watched: Collection[str]) -> list[str]:
     """Real paths of files, each once, that belong to no installed package; or are watched."""
     folders = {sysconfig.get_path("stdlib"), f"{sys.prefix}/lib", f"{sys.base_prefix}/lib"}
     libraries = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
-    kept = set[str]()
+    paths = set[str]()
     for file in files:
         real = os.path.realpath(file)
         installed = INSTALLED & set(Path(real).parts) or real.startswith(libraries)
         if real in watched or not installed:
-            kept.add(real)
-    return sorted(kept)
+            paths.add(real)
+    return sorted(paths)
 
 
-def described(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The class of an exception and the first line of its message.
 
     As `errors.one_line`, which cannot be imported here: this program loads nothing of the package
@@ -390,32 +409,8 @@ def described(error: BaseException) -> str:
 
 
 def end_children() -> int:
-    """Kill every descendant process; return the number killed.
-
-    Orphans of killed processes become children of this one, which adopts them.
-    """
-    ended: set[int] = set()
-    while left := set(children()) - ended:
-        for pid in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in left:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-        ended |= left
-    return len(ended)
-
-
-def children() -> Iterator[int]:
-    """The process ids of this process's children."""
-    for task in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):
-            yield from map(int, task.read_text().split())
-
-
-def prctl(option: int, value: int) -> None:
-    """Set an option of this process."""
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    """Kill every descendant process; return the number killed."""
+    return SYSTEM.end_family()
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from attnbench.attention.card import Card
+from attnbench.attention import Card
 from attnbench.attention.checks.flops import counted_flops
 from attnbench.attention.classifier import Classifier, random_tokens
 from attnbench.attention.contract import Unusable
-from attnbench.devices.finding import find
+from attnbench.devices import find
 from attnbench.records import Case, Level, modes
 
 DRAWN = 1 << 20  # numbers of a filled tensor that are drawn, as all would take long; others repeat
@@ -32,6 +32,11 @@ class Subject:
 
     In a mode that steps its state is `filled` with random numbers, or left by a prompt.
     This is an iteration of a forward pass alone, without gradients where the mode does not train.
+
+    card:   of the mechanism
+    case:   what is built
+    seed:   of parameters and inputs
+    filled: whether the state of a step is random, and follows no prompt
     """
 
     declares = "flops"  # the method that declares its FLOPs
@@ -48,15 +53,15 @@ class Subject:
         self.dtype = getattr(torch, w.dtype)
         self.device = find(w.device).torch_name
         # a `Classifier`, or at other levels one form of the mechanism
-        whole = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
-        self.module: Any = whole(config, config.sized(w))
+        build = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
+        self.module: Any = build(config, config.sized(w))
         self.compiles = any(getattr(part, "compiles", False) for part in self.module.modules())
         self.module.to(self.device, self.dtype).train(self.mode.trains)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         real = max(1, round(w.seq_len * (1 - w.padding)))
         mask = (torch.arange(w.seq_len, device=self.device) < real).expand(w.batch, -1)
         self.mask = mask if w.padding else None
-        self.inputs = self.drawn()
+        self.inputs = self.new_inputs()
         self.materialise()
         self.shape = self.shape_of_output(card, config)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
@@ -91,9 +96,9 @@ class Subject:
             return w.batch, w.shell.classes
         if not card.declared:
             return w.batch, w.heads, w.seq_len, w.head_width
-        one = config.sized(replace(w, batch=1, seq_len=1))
-        core: Any = card.eager(config, one).to(self.device, self.dtype)
-        inputs = (self.normal(*shape) for shape in core.core_inputs(config, one))
+        one_token = config.sized(replace(w, batch=1, seq_len=1))
+        core: Any = card.eager(config, one_token).to(self.device, self.dtype)
+        inputs = (self.normal_numbers(*shape) for shape in core.core_inputs(config, one_token))
         with torch.no_grad():
             _, heads, _, width = core.attend(*inputs, None).shape
         return w.batch, heads, w.seq_len, width
@@ -104,7 +109,7 @@ class Subject:
 
     def iteration(self) -> Callable[..., Tensor]:
         """A function that runs one iteration and calls `lap(name)` as each phase ends."""
-        further = tuple(self.further())
+        further = tuple(self.further_phases())
 
         def iterate(lap: Callable[[str], None]) -> Tensor:
             with torch.set_grad_enabled(self.mode.trains):
@@ -113,11 +118,11 @@ class Subject:
             for name, work in further:
                 work(output)
                 lap(name)
-            return plain(output)
+            return without_graph(output)
 
         return iterate
 
-    def further(self) -> Iterator[tuple[str, Callable[[Tensor], None]]]:
+    def further_phases(self) -> Iterator[tuple[str, Callable[[Tensor], None]]]:
         """The names of the phases after the forward pass, with what each does to the output."""
         yield from ()
 
@@ -145,7 +150,7 @@ class Subject:
         """The memory measurements as they are to be stored."""
         return values
 
-    def drawn(self, seed: int | None = None) -> tuple[Tensor, ...]:
+    def new_inputs(self, seed: int | None = None) -> tuple[Tensor, ...]:
         """New inputs, from this seed if there is one."""
         if seed is not None:
             self.generator.manual_seed(seed)
@@ -153,12 +158,12 @@ class Subject:
         if w.level is Level.MODEL:
             return (random_tokens(w, self.generator),)
         if w.level is Level.ATTENTION:
-            return (self.normal(w.batch, w.outputs // w.batch, w.width),)
+            return (self.normal_numbers(w.batch, w.outputs // w.batch, w.width),)
         config = self.module.config
         shapes = self.module.core_inputs(config, config.sized(w))
-        return tuple(self.normal(*shape) for shape in shapes)
+        return tuple(self.normal_numbers(*shape) for shape in shapes)
 
-    def normal(self, *shape: int) -> Tensor:
+    def normal_numbers(self, *shape: int) -> Tensor:
         """Normally distributed numbers, with a gradient where the mode trains."""
         tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
         return tensor.normal_(generator=self.generator).requires_grad_(self.mode.trains)
@@ -181,7 +186,7 @@ class Training(Subject):
         self.optimiser.step()
         self.clear()
 
-    def further(self) -> Iterator[tuple[str, Callable[[Tensor], None]]]:
+    def further_phases(self) -> Iterator[tuple[str, Callable[[Tensor], None]]]:
         yield "backward", self.backward
         if (optimiser := self.optimiser) is not None:
             yield "step", lambda output: optimiser.step()
@@ -208,7 +213,7 @@ class Training(Subject):
         """Labels [B] at level `model`, otherwise a fixed gradient of the output."""
         w = self.case.workload
         if w.shell is None:
-            return self.normal(*self.shape).requires_grad_(False)
+            return self.normal_numbers(*self.shape).requires_grad_(False)
         self.shape = ()  # of the loss
         labels = torch.empty(w.batch, dtype=torch.int64, device=self.device)
         return labels.random_(w.shell.classes, generator=self.generator)
@@ -228,7 +233,7 @@ class Decode(Subject):
         w = self.case.workload
         self.past = w.seq_len - w.step
         tokens = min(self.past, FEW) if self.filled else self.past
-        self.prompt = self.normal(w.batch, tokens, w.width)
+        self.prompt = self.normal_numbers(w.batch, tokens, w.width)
 
     def prefill(self) -> Tensor | None:
         w = self.case.workload
@@ -252,24 +257,26 @@ class Decode(Subject):
         few = self.prompt[:, :FEW]
         start = self.module.start(len(few), few.shape[1])
         samples, structure = tree_flatten(self.module.prefill(few, start)[1])
-        parts, whole = tree_flatten(self.state)
-        if whole != structure:
+        parts, state_structure = tree_flatten(self.state)
+        if state_structure != structure:
             raise Unusable("its state cannot be filled; --no-fill runs prompts")
-        filled = [self.like(*pair, few.shape[1]) for pair in zip(parts, samples, strict=True)]
-        self.state = tree_unflatten(filled, whole)
+        filled = [
+            self.filled_part(*pair, few.shape[1]) for pair in zip(parts, samples, strict=True)
+        ]
+        self.state = tree_unflatten(filled, state_structure)
 
-    def like(self, part: Any, sample: Any, few: int) -> Any:
+    def filled_part(self, part: Any, sample: Any, few: int) -> Any:
         """A part of the state, filled as `few` tokens fill it; counts become those of all past."""
         if not isinstance(part, Tensor):
             return self.past if (part, sample) == (0, few) else part
         if part.shape == sample.shape:
             return part.copy_(sample)
-        known = sample[sample.isfinite()].float()  # some slots may be empty
-        spread, mean = torch.std_mean(known, correction=0) if len(known) else (1.0, 0.0)
-        first, *others = part.flatten().split(DRAWN) if part.is_contiguous() else (part,)
-        first.normal_(float(mean), float(spread), generator=self.generator)
-        for other in others:
-            other.copy_(first[: len(other)])
+        finite = sample[sample.isfinite()].float()  # some slots may be empty
+        spread, mean = torch.std_mean(finite, correction=0) if len(finite) else (1.0, 0.0)
+        drawn_part, *other_parts = part.flatten().split(DRAWN) if part.is_contiguous() else (part,)
+        drawn_part.normal_(float(mean), float(spread), generator=self.generator)
+        for other_part in other_parts:
+            other_part.copy_(drawn_part[: len(other_part)])
         return part
 
     def forward(self) -> Tensor:
@@ -284,17 +291,17 @@ class Decode(Subject):
         """
         module = self.module
         leaves = tree_leaves(self.state)
-        own = module.config.sized(self.case.workload)
+        sized = module.config.sized(self.case.workload)
         storages = [leaf.untyped_storage() for leaf in leaves if isinstance(leaf, Tensor)]
         values = {name: value for name, value in values.items() if name != "saved_bytes"}
         values["state_bytes"] = sum({s.data_ptr(): s.nbytes() for s in storages}.values())
-        if module.step_flops(module.config, own) is None:
+        if module.step_flops(module.config, sized) is None:
             step = partial(module.step, state=self.state)
             values["flops"] = counted_flops(module, *self.inputs, call=step)
         return values
 
 
-def plain(output: Any) -> Tensor:
+def without_graph(output: Any) -> Tensor:
     """An output without its graph.
 
     Raises `TypeError` if it is not exactly a tensor: a subclass may compute only when it is read.
@@ -305,7 +312,13 @@ def plain(output: Any) -> Tensor:
 
 
 def subject_of(card: Card, case: Case, seed: int, filled: bool = False) -> Subject:
-    """The subject of a case, by its mode."""
+    """The subject of a case, by its mode.
+
+    card:   of the mechanism
+    case:   with the mode that decides the class
+    seed:   of parameters and inputs
+    filled: whether the state of a step is random, and follows no prompt
+    """
     return SUBJECTS[case.workload.mode](card, case, seed, filled)
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attnbench.devices.host import proc_bytes
-from attnbench.devices.memory import resident_bytes
+from attnbench.devices import SYSTEM
 from attnbench.devices.protocol import Iterate
 from attnbench.measuring import allocator
 from attnbench.records import units
@@ -41,7 +40,7 @@ class Threads:
         self.computing = set[threading.Thread]()  # as numbers of threads come again
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         """Watch threads that start within the block; others stay as they are."""
         threading.setprofile(self.look)  # for threads that start from now on
         try:
@@ -49,11 +48,13 @@ class Threads:
         finally:
             threading.setprofile(None)
 
-    def look(self, frame: FrameType, event: str, given: Any) -> None:
+    def look(self, frame: FrameType, event: str, argument: Any) -> None:
         """Called within such a thread whenever a function begins or ends."""
         if event != "return":
             return
-        if isinstance(given, Tensor) or any(isinstance(v, Tensor) for v in frame.f_locals.values()):
+        if isinstance(argument, Tensor) or any(
+            isinstance(v, Tensor) for v in frame.f_locals.values()
+        ):
             self.computing.add(threading.current_thread())
             sys.setprofile(None)  # of this thread
 
@@ -70,7 +71,7 @@ class Arrays:
         self.buffers_bytes = 0
         self.traced_bytes = 0.0
 
-    def look(self, frame: FrameType, event: str, given: Any) -> None:
+    def look(self, frame: FrameType, event: str, argument: Any) -> None:
         """Look at all arrays if memory has grown since they were last looked at."""
         traced_bytes = tracemalloc.get_traced_memory()[0]
         if traced_bytes < MORE * self.traced_bytes + LEAST_BYTES / 2:
@@ -78,14 +79,14 @@ class Arrays:
         self.traced_bytes = traced_bytes
         traces = tracemalloc.take_snapshot().traces
         arrays_bytes = sum(trace.size for trace in traces if trace.domain == NUMPY)
-        others = (trace.size for trace in traces if trace.domain != NUMPY)
-        large_bytes = sum(size for size in others if size >= LEAST_BUFFERS_BYTES)
+        other_traces = (trace.size for trace in traces if trace.domain != NUMPY)
+        large_bytes = sum(size for size in other_traces if size >= LEAST_BUFFERS_BYTES)
         self.most_bytes = max(self.most_bytes, arrays_bytes)
         self.buffers_bytes = max(self.buffers_bytes, large_bytes)
 
     def run(self, iterate: Iterate) -> None:
         """Run an iteration, and look at what it allocates."""
-        others = sys.getprofile()
+        earlier_profiler = sys.getprofile()
         traced = tracemalloc.is_tracing()
         if not traced:
             tracemalloc.start()
@@ -93,7 +94,7 @@ class Arrays:
         try:
             iterate(lambda phase: None)
         finally:
-            sys.setprofile(others)
+            sys.setprofile(earlier_profiler)
             if not traced:
                 tracemalloc.stop()
 
@@ -105,20 +106,23 @@ def grown_bytes(iterate: Callable[[], None], counted_bytes: float) -> float:
     Free memory is returned to the system from now on. Code that an iteration loads counts at its
     first run, so one should have run before.
     """
+    if not SYSTEM.frees_pages:
+        return 0.0
     least = float("inf")
     for _ in range(LOOKS):
         allocator.return_pages()
-        if not (before := resident_bytes()):
+        resident = SYSTEM.resident_peak()
+        if not resident.is_known:
             return 0.0
         iterate()
-        grown = proc_bytes("self/status", "VmHWM") - before - counted_bytes
+        grown = resident.grown_bytes() - counted_bytes
         least = min(least, grown)
         if least <= SLACK_BYTES + SLACK * counted_bytes:
             return 0.0
     return least
 
 
-def said(arrays: Arrays, threads: Threads, grown_bytes: float = 0.0) -> str:
+def missed_text(arrays: Arrays, threads: Threads, grown_bytes: float = 0.0) -> str:
     """What peaks miss, in words; empty if nothing was seen.
 
     `grown_bytes` are those by which the process grew beyond what torch allocates; said are those
@@ -133,6 +137,6 @@ def said(arrays: Arrays, threads: Threads, grown_bytes: float = 0.0) -> str:
         grown_bytes -= arrays.buffers_bytes
     if count := len(threads.computing):
         parts.append(f"what {units.many(count, 'thread')} of its own allocated")
-    elif (rest := grown_bytes - arrays.most_bytes) > SLACK_BYTES:
-        parts.append(f"about {units.size(rest)} by which its process grew beside them")
+    elif (unexplained_bytes := grown_bytes - arrays.most_bytes) > SLACK_BYTES:
+        parts.append(f"about {units.size(unexplained_bytes)} by which its process grew beside them")
     return " and ".join(parts)

@@ -119,7 +119,9 @@ class Axial(at.Attention):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        return 2 * w.tokens * w.heads * max(config.grid(w.seq_len)) + 3 * w.tokens * w.width
+        """Scores and weights of one axis, scores once more if masked, and what all axes pass on."""
+        scores = w.tokens * w.heads * max(config.grid(w.seq_len))
+        return (2 + w.causal) * scores + passed_on(config, w)
 
 
 def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -163,12 +165,17 @@ class Sdpa(Axial):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens + 3 * w.tokens * w.width
+        return w.heads * w.tokens + passed_on(config, w)
 
 
 def axes(config: Config, w: at.Workload) -> int:
     """Number of attentions: rows, columns and, in the causal chain, the inner rows."""
     return 3 if w.causal and config.combine == "chained" else 2
+
+
+def passed_on(config: Config, w: at.Workload) -> int:
+    """Elements of the sums between axes, and of q, k and v of one in other orders."""
+    return (2 * axes(config, w) - 1) * w.tokens * w.width
 
 
 def parameters(config: Config, w: at.Workload) -> int:

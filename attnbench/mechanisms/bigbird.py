@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnbench import attention as at
-from attnbench.devices.finding import find
+from attnbench.devices import find
 from attnbench.mechanisms.longformer import joined, lowered, padded, windows
 
 

@@ -271,12 +271,12 @@ class Sdpa(Indexed):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        """The choice of a byte each, the masks of a part, q and o."""
+        """The choice, its scores or the masks of a part, q and o."""
         shares, _ = indices(config, w)
         _, width = kept(config, w)
-        choice = shares * w.tokens * -(-w.seq_len // config.block) // 4
         masks = 2 * w.batch * (w.heads if shares > 1 else 1) * QUERIES * w.seq_len
-        return choice + masks + 2 * w.tokens * w.heads * width
+        choice, scores = choosing(config, w)
+        return choice + max(masks, scores) + 2 * w.tokens * w.heads * width
 
 
 class Blocked(Indexed):
@@ -296,9 +296,9 @@ class Blocked(Indexed):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        """The choice of a byte each, q, k, v and o in other orders."""
-        choice = indices(config, w)[0] * w.tokens * -(-w.seq_len // config.block) // 4
-        return choice + 8 * w.tokens * w.heads * kept(config, w)[1]
+        """The choice; then its scores, or q, k, v and o in other orders."""
+        choice, scores = choosing(config, w)
+        return choice + max(scores, 8 * w.tokens * w.heads * kept(config, w)[1])
 
 
 class Flex(at.flex.Chosen, Indexed):
@@ -358,6 +358,22 @@ def scoring(config: Config, w: at.Workload) -> int:
     queries = w.batch * at.scored(w.seq_len, config.block, config.count)
     index = 2 * queries * keys * indices(config, w)[1] * config.index_width
     return index + (latent.expansion_flops(config.kv_rank, w) if config.kv_rank else 0)
+
+
+def choosing(config: Config, w: at.Workload) -> tuple[int, int]:
+    """Elements of the choice, of a byte each and twice as its parts are joined; and of scores.
+
+    Those are of a part of the queries that choose, or of all that have nothing to choose.
+    """
+    shares, heads = indices(config, w)
+    blocks = -(-w.seq_len // config.block)
+    keys = -(-w.seq_len // config.pooled)
+    choosers = at.scored(w.seq_len, config.block, config.count)
+    numbers = w.batch * choosers * keys * heads
+    rest = w.batch * (w.seq_len - choosers) * blocks * shares
+    part = at.part_elements(w, numbers, 3 if config.score == "sum" else 5) if choosers else 0
+    choice = shares * w.tokens * blocks // 2
+    return choice // (1 + w.trains), max(part, 4 * rest // (1 + w.trains))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -34,7 +34,7 @@ from attnbench.records.kernel import (
     KernelFinding,
     PanelRow,
 )
-from attnbench.records.machine import OTHERS, Environment
+from attnbench.records.machine import LOST, OTHERS, Environment
 from attnbench.records.modes import PASSES, Mode
 from attnbench.records.request import (
     LEAST_ROUNDS,

@@ -55,3 +55,4 @@ class CardFacts:
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with its default
     symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity
+    code: str = ""  # a digest of its file; empty in older journals

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from attnbench.records.bounds import Amount, Count, Load, Share, Size
 
 OTHERS = "other processes"  # the note on those that used the GPU when a session began
+LOST = "system"  # the note on what measuring loses, as this system does not offer what Linux does
 
 
 # what must agree between two machines for their times to be compared

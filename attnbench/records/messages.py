@@ -89,7 +89,10 @@ def tag_of(name: str) -> str:
 
 
 class WorkerQuestion(ProcessQuestion[A], tag_field="do", tag=tag_of, frozen=True, kw_only=True):
-    """A question that one method of a worker answers: the one that is named as its class is."""
+    """A question that one method of a worker answers: the one that is named as its class is.
+
+    A class with a `tag` has another method: the name that other versions of this package know.
+    """
 
 
 class Done(ProcessAnswer, frozen=True, kw_only=True):

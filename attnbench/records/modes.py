@@ -6,7 +6,13 @@ A mode is a row here, and a class in `measuring/subject.py` with the code of its
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 from types import MappingProxyType
+
+# what looking for odd behaviour in a case takes of a usual module that works on one sequence: so
+# many calls of its forward pass alone, and iterations
+EXAMINED_CALLS = 44
+EXAMINED_ITERATIONS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +42,11 @@ class ModeFacts:
     parameter_moves: int = 1
     time: str = "{title} time, ms per batch of {batch}"
     peak: str = " and inputs"
+
+    @property
+    def examined_iterations(self) -> int:
+        """How many iterations take as long as looking for odd behaviour in a case."""
+        return EXAMINED_ITERATIONS + ceil(EXAMINED_CALLS / self.forward_passes)
 
 
 # in the order of figures and lists

@@ -39,6 +39,10 @@ OUTCOMES: Mapping[str, Ending] = MappingProxyType({
     Cause.BUDGET: Ending(phrase="over budget"),
     Cause.CASE_TIMEOUT: Ending(phrase="over time limit", limit=True),
     Cause.MEMORY_LIMIT: Ending(phrase="over memory", limit=True),
+    # no limit that anyone set, and the machine may have been slow: resuming tries it again
+    Cause.OVERTIME: Ending(
+        phrase="over prediction", beyond=Cause.OVERTIME, already="took far longer than predicted"
+    ),
     Cause.KILLED: Ending(phrase="killed"),
 })  # fmt: skip
 

@@ -37,13 +37,14 @@ MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without 
 
 
 class Cause(StrEnum):
-    """Why a case was not started, or that its process was killed."""
+    """Why a case was not started, or why its process was killed."""
 
     BUDGET = "budget"  # it did not fit into the time of the whole sweep
     CASE_TIMEOUT = "case timeout"  # it would exceed the time limit of one case
     MEMORY_LIMIT = "memory limit"  # it would not fit into memory
     OOM = "oom"  # a shorter length ran out of memory
     TIMEOUT = "timeout"  # a shorter length exceeded its time limit
+    OVERTIME = "overtime"  # it took several times what was predicted, and was ended
     KILLED = "killed"  # by SIGKILL or together with all others: its own code may not be the reason
 
 

@@ -11,23 +11,14 @@ from itertools import groupby
 from math import inf
 from types import MappingProxyType
 
+from attnbench.analysis import Analysis, Answer, Basis, Conclusion, Expected, Frame, Question, Row
 from attnbench.analysis.answers import Front, UnmeasuredLengths
-from attnbench.analysis.conclusions import (
-    Answer,
-    Basis,
-    Conclusion,
-    Expected,
-    Question,
-)
-from attnbench.analysis.report import Analysis
-from attnbench.analysis.summary import DEVICE_TIME, Frame, Row
+from attnbench.analysis.summary import DEVICE_TIME
 from attnbench.errors import clean
-from attnbench.records import PASSES, units
-from attnbench.records.metrics import MEMORY, STATE, TIME
-from attnbench.records.modes import find
+from attnbench.records import PASSES, metrics, modes, units
 from attnbench.report.cases import outcome_phrase
-from attnbench.report.conclusions import between, faster_at, in_order
 from attnbench.report.cost_tables import (
+    APART,
     MISSED,
     batch_at,
     counted,
@@ -41,7 +32,8 @@ from attnbench.report.cost_tables import (
     timed_by,
 )
 from attnbench.report.grid import EMPTY, Cell, Column, Table, cut, number, table, words
-from attnbench.report.names import MARK, compared_with, in_full
+from attnbench.report.names import MARK, baseline_label, full_names
+from attnbench.report.phrases import between, faster_at, in_order
 from attnbench.report.styles import labels
 
 TITLE = "What the sweep found"
@@ -246,11 +238,13 @@ def in_modes(
     for one, front in zip(answers, fronts, strict=True):
         kept = [i for i, key in enumerate(one.keys) if i and not key.endswith(BEYOND_PAPERS)]
         columns += [one.columns[i] for i in kept]
-        groups.append((f"{find(front.mode).title}, N = {units.count(front.seq_len)}", len(kept)))
+        groups.append(
+            (f"{modes.find(front.mode).title}, N = {units.count(front.seq_len)}", len(kept))
+        )
         row_of = {row[0].text: row for row in one.rows}
         for name, cells in rows.items():
             cells += [row_of[name][i] if name in row_of else EMPTY for i in kept]
-    marks = (MARK, MISSED["uncounted"][1])
+    marks = (MARK, MISSED["uncounted"][1], APART["apart"][1])
     notes = [mark for mark in marks if any(mark in one.note for one in answers)]
     titles = [f"{one.title}." for one in answers]
     both = Table(
@@ -268,7 +262,7 @@ def _of_mode(analysis: Analysis, front: Front) -> Table:
     mode = front.mode
     rows = analysis.rows[analysis.rows["mode"] == mode]
     of_series = {str(row["series"]): row for _, row in rows.iterrows()}
-    times = rows.set_index("series")[TIME].dropna()
+    times = rows.set_index("series")[metrics.TIME].dropna()
     shown = sorted(
         of_series, key=lambda series: (series in analysis.suspects, times.get(series, inf))
     )
@@ -302,16 +296,19 @@ def _notes(analysis: Analysis, front: Front, names: Mapping[str, str]) -> Iterat
     if analysis.speedups is not None:
         alike = " of the same sizes" if len(bases) > 1 else ""
         chosen = "" if {*analysis.against} & {*bases} else "; --against chooses another"
-        base = compared_with(names, bases, analysis.suspects)
+        base = baseline_label(names, bases, analysis.suspects)
         yield f"Compared with {base}{alike}{chosen}."
+        rows = analysis.rows[(analysis.rows["mode"] == front.mode) & analysis.rows["ratio"].notna()]
+        if not rows["paired"].all():
+            yield APART["apart"][1]
     yield _reach(front)
     yield from _deciding(analysis, front.mode)
     cases = analysis.cases
     here = cases[(cases["mode"] == front.mode) & (cases["seq_len"] == front.seq_len)]
-    if any(here["uncounted"]) and not find(front.mode).steps:
+    if any(here["uncounted"]) and not modes.find(front.mode).steps:
         yield MISSED["uncounted"][1]
     if front is analysis.answers.fronts[-1]:
-        yield from filter(None, (PER_PAIR * (analysis.speedups is not None), in_full(names)))
+        yield from filter(None, (PER_PAIR * (analysis.speedups is not None), full_names(names)))
 
 
 def _deciding(analysis: Analysis, mode: str) -> Iterator[str]:
@@ -345,43 +342,49 @@ def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Itera
     """The columns of a mode, whose cells are made from the names of series."""
     mode = front.mode
     frame = Frame([*rows.values()])
-    steps = find(mode).steps
+    steps = modes.find(mode).steps
     bases = analysis.baselines_by_mode[mode]
 
     def column(heading: str, key: str, cell: Callable[[Row], Cell]) -> Column:
         return Column(heading, lambda series: cell(rows[series]), f"{mode}_{key}")
 
     def time(row: Row) -> Cell:
-        return measured_or_why(row, TIME, lambda row: milliseconds(row, row["batch_scale"]))
+        return measured_or_why(row, metrics.TIME, lambda row: milliseconds(row, row["batch_scale"]))
 
     def speedup(row: Row) -> Cell:
         if units.has_value(row["ratio"]):
-            return speedup_cell(row["ratio"], row["ratio_low"], row["ratio_high"])
-        return Cell("1", 1.0) if row["series"] in bases and row[TIME] > 0 else EMPTY
+            cell = speedup_cell(row["ratio"], row["ratio_low"], row["ratio_high"])
+            mark = "" if row["paired"] else APART["apart"][0]
+            return cell._replace(text=cell.text + mark)
+        return Cell("1", 1.0) if row["series"] in bases and row[metrics.TIME] > 0 else EMPTY
 
     def faster(row: Row) -> Cell:
         conclusions = analysis.about(Question.FASTER_FROM, mode, row["series"], bases)
         return faster_at(next(iter(conclusions), None))
 
     def peak(row: Row) -> Cell:
-        cell = counted(row[MEMORY] / units.MIB)
+        cell = counted(row[metrics.MEMORY] / units.MIB)
         mark = MISSED["uncounted"][0]
         return cell._replace(text=cell.text + mark) if row["uncounted"] else cell
 
     step = per_step(frame, "token")
     yield column(f"ms per {step}" if steps else "ms", "ms", time)
     if step != "token":
-        token = partial(measured_or_why, metric=TIME, cell=of_token)
+        token = partial(measured_or_why, metric=metrics.TIME, cell=of_token)
         yield column("ms per token", "token_ms", token)
     if analysis.speedups is not None:
-        base = compared_with(analysis.answers.series, bases, analysis.suspects)
+        base = baseline_label(analysis.answers.series, bases, analysis.suspects)
         yield column(f"vs {base}", "speedup", speedup)
         yield column("faster at N", "faster_from", faster)
     if DEVICE_TIME in {*frame["clock"]}:
         share = partial(number, text=units.percent)
         yield column("of the peak", "peak_share", lambda row: share(row["peak_share"]))
     if steps:
-        yield column("state", STATE, lambda row: number(row[STATE] / row["batch"], units.size))
+        yield column(
+            "state",
+            metrics.STATE,
+            lambda row: number(row[metrics.STATE] / row["batch"], units.size),
+        )
     else:
         yield column("peak, MiB", "peak_mib", peak)
     if front.is_short:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from attnbench.records import Outcome, Planned, Request, units
-from attnbench.records.outcomes import ending
+from attnbench.records import Outcome, Planned, Request, outcomes, units
 from attnbench.report.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ FACTOR = 3  # by which first predictions are often too high or too low
 
 def outcome_phrase(outcome: str, cause: str) -> str:
     """Why a case was not measured, in two or three words; never empty."""
-    return ending(outcome, cause).phrase
+    return outcomes.ending(outcome, cause).phrase
 
 
 def plan_table(

@@ -12,36 +12,40 @@ from typing import Any
 
 import numpy as np
 
-from attnbench.analysis.report import Analysis
-from attnbench.analysis.summary import Frame, Row
+from attnbench.analysis import Analysis, Frame, Row
 from attnbench.errors import clean
-from attnbench.records import PASSES, units
-from attnbench.records.metrics import MEMORY, ROWS, STATE, TIME, Unit
+from attnbench.records import PASSES, metrics, units
 from attnbench.report.cost_tables import batch, per_layer, timed_by
 from attnbench.report.figures import points
 from attnbench.report.grid import quantity
+from attnbench.report.guides import slopes, slopes_note
 from attnbench.report.html import WEB
-from attnbench.report.names import MARK, compared_with
+from attnbench.report.names import MARK, baseline_label
 from attnbench.report.styles import labels, on_dark, series_styles
 
 # what people compare, in the order of the menu, which has the rest below them
 COMPARED = (
-    *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
-    *(STATE, "flops", "parameters", "over_bound"),
+    *(metrics.TIME, "token_s", "speedup", "tokens_per_s", metrics.MEMORY),
+    *(metrics.STATE, "flops", "parameters", "over_bound"),
 )
+GUIDED = tuple(row.key for row in metrics.DRAWN)  # costs of so many sequences, as figures show them
 PREDICTED = "Open markers on dotted lines are predicted."
 INTERVALS = "Bars are 95 % confidence intervals."
 
 # the units in which an axis counts, from small to large
 STEPS = MappingProxyType({
-    Unit.SECONDS: tuple(step for step in units.TIMES if step[1] <= 1),  # ticks: powers of ten
-    Unit.BYTES: units.SIZES,
-    Unit.FLOPS: tuple((f"{prefix}FLOP", size) for prefix, size in units.PREFIXES),
+    # ticks are powers of ten
+    metrics.Unit.SECONDS: tuple(step for step in units.TIMES if step[1] <= 1),
+    metrics.Unit.BYTES: units.SIZES,
+    metrics.Unit.FLOPS: tuple((f"{prefix}FLOP", size) for prefix, size in units.PREFIXES),
 })  # fmt: skip
 
 
-def charts(analysis: Analysis) -> dict[str, Any] | None:
-    """Everything that the chart of one sweep can show; None if nothing is known of any case."""
+def charts(analysis: Analysis, guided: bool = False) -> dict[str, Any] | None:
+    """Everything that the chart of one sweep can show; None if nothing is known of any case.
+
+    guided: whether it shows at first how steep costs are that grow as N and as N²
+    """
     cases = analysis.cases
     every = (*_costs(analysis), *_speedup(analysis))
     if not (made := {one["key"]: one for one in every if one["points"]}):
@@ -59,6 +63,8 @@ def charts(analysis: Analysis) -> dict[str, Any] | None:
     return {
         "spec": spec,
         "modes": analysis.modes,
+        "guided": guided,
+        "guide": slopes_note(analysis.modes).strip(),
         "series": {name: _look(name, names[name], styles[name]) for name in names},
         "marks": [PREDICTED] * predicted + [MARK] * bool(suspects),
         "quantities": [made[key] for key in dict.fromkeys((*COMPARED, *made)) if key in made],
@@ -71,14 +77,14 @@ def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
     of = per_layer(analysis.cases)
     whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
     per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)
-    for metric in ROWS:
+    for metric in metrics.ROWS:
         if not metric.offered:
             continue
         label = metric.label + (of if metric.of_a_layer else "")
-        if metric.key == TIME:
+        if metric.key == metrics.TIME:
             label = f"{timed_by(cases)} per {' or '.join(per)}{of}"
         note = f"{units.capitalised(metric.description)}."
-        drawn = points(cases, metric, cases["batch_scale"] if metric.key == TIME else 1.0)
+        drawn = points(cases, metric, cases["batch_scale"] if metric.key == metrics.TIME else 1.0)
         yield _quantity(metric.key, label, drawn, note, metric.unit)
 
 
@@ -86,14 +92,14 @@ def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
     """How many times faster than the baseline each series is, if there is one."""
     if (speedups := analysis.speedups) is None:
         return
-    base = compared_with(analysis.cases["series"], analysis.baselines, analysis.suspects)
+    base = baseline_label(analysis.cases["series"], analysis.baselines, analysis.suspects)
     label = f"speed-up over {base}{per_layer(analysis.cases)}"
     ratios = speedups["ratio"]
     drawn = speedups.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
-    yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", Unit.RATIO)
+    yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", metrics.Unit.RATIO)
 
 
-def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict[str, Any]:
+def _quantity(key: str, label: str, drawn: Frame, note: str, unit: metrics.Unit) -> dict[str, Any]:
     """A quantity against length, as data for a page.
 
     key: names it in links.
@@ -108,14 +114,15 @@ def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict
         "more": key not in COMPARED,
         "label": label,
         "text": _tick_text(unit),
-        "base": 2 if unit is Unit.BYTES else 10,
+        "base": 2 if unit is metrics.Unit.BYTES else 10,
         "note": f"{note} {INTERVALS}" if drawn["low"].notna().any() else note,
         "log": bool((drawn["height"] > 0).all()),
+        "slopes": slopes(drawn) if key in GUIDED else {},
         "points": [_point(row, unit) for _, row in drawn.iterrows()],
     }
 
 
-def _point(row: Row, unit: Unit) -> dict[str, Any]:
+def _point(row: Row, unit: metrics.Unit) -> dict[str, Any]:
     """What is drawn of a case, and its text."""
     low = row["low"]
     high = row["high"]
@@ -130,9 +137,9 @@ def _point(row: Row, unit: Unit) -> dict[str, Any]:
     return point | {"text": text}
 
 
-def _tick_text(unit: Unit) -> str:
+def _tick_text(unit: metrics.Unit) -> str:
     """The expression of a tick's text in the largest unit that it reaches: `300 ms`, `1 GiB`."""
-    text = "format(datum.value, ',~r')" + (" + ' J'" if unit is Unit.JOULES else "")
+    text = "format(datum.value, ',~r')" + (" + ' J'" if unit is metrics.Unit.JOULES else "")
     for name, size in STEPS.get(unit, ()):
         larger = f"format(datum.value / {size}, ',~r') + ' {name}'"
         text = f"datum.value >= {0.999 * size} ? {larger} : {text}"

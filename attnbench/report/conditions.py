@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from attnbench.analysis.report import Analysis
-from attnbench.records import PASSES, Environment, Level, Sweep, units
-from attnbench.records.modes import find
+from attnbench.analysis import Analysis, Frame
+from attnbench.records import PASSES, Environment, Level, Sweep, metrics, modes, units
 from attnbench.records.notes import Note
 from attnbench.report.cost_tables import timed_by
 
@@ -39,7 +38,7 @@ def conditions(analysis: Analysis) -> list[str]:
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
     half = {each.dtype for each in sweep.request.sizes} & {"bfloat16", "float16"}
-    if half and any(find(mode).trains for mode in sweep.request.modes):
+    if half and any(modes.find(mode).trains for mode in sweep.request.modes):
         lines.append(HALF.format(" and ".join(sorted(half))))
     for reason in {r.notes[Note.NVML] for r in sweep.runs if Note.NVML in r.notes}:
         lines.append(f"NVML does not show the memory of single processes ({reason}).")
@@ -116,6 +115,14 @@ def _machine(session: Environment) -> Iterator[str]:
         yield f"GPU settings: {gpu_settings(session)}."
 
 
+def rounds_text(cases: Frame) -> str:
+    """`3 rounds`, `1 to 5 rounds`: of the cases that were timed."""
+    rounds = [*map(int, cases.loc[cases[metrics.TIME].notna(), "rounds"])] if len(cases) else [0]
+    least = min(rounds, default=0)
+    most = max(rounds, default=0)
+    return units.many(most, "round") if least == most else f"{least} to {units.many(most, 'round')}"
+
+
 def _how(analysis: Analysis) -> str:
     request = analysis.sweep.request
     cases = analysis.cases
@@ -124,7 +131,7 @@ def _how(analysis: Analysis) -> str:
     by = timed_by(cases) if len(cases) else str(settings.clock)
     parts = [
         *([by] if by != "time" else []),
-        units.many(int(cases["rounds"].max()) if len(cases) else 0, "round"),
+        rounds_text(cases),
         "no budget" if request.budget_s is None else f"budget {request.budget_s:.10g} s",
         f"seed {settings.seed}",
         *(["cold L2" if settings.cold else "warm L2"] if cuda else []),

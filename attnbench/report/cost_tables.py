@@ -3,31 +3,30 @@
 Also the accuracy of each form.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import log10
 from types import MappingProxyType
 from typing import Any
 
-from attnbench.analysis.conclusions import Conclusion
-from attnbench.analysis.summary import Frame, Row
+from attnbench.analysis import Conclusion, Frame, Row
 from attnbench.errors import clean
-from attnbench.records import Clock, Outcome, units
-from attnbench.records.metrics import MEMORY, TABLE, TIME, Metric, Unit
-from attnbench.records.modes import find
+from attnbench.records import Clock, Outcome, metrics, modes, units
 from attnbench.report.cases import outcome_phrase
 from attnbench.report.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
 from attnbench.report.machine import clock_text
-from attnbench.report.names import compared_with
+from attnbench.report.names import MARK, baseline_label
 from attnbench.report.styles import labels
 
 INTERVALS = (
-    "± is the larger half of the 95 % confidence interval: over rounds, or within its process after"
-    f" a single round. A wide interval is written [low, high]; {units.UNBOUNDED} marks too few"
-    " samples for one."
+    "± is the larger half of the 95 % confidence interval: over rounds, where a case of one round"
+    " is taken to vary as the others do, or within its process where no case was repeated. A wide"
+    f" interval is written [low, high]; {units.UNBOUNDED} marks too few samples for one."
 )
-ALLOCATED = frozenset({MEMORY, "allocated_delta_bytes", "saved_bytes", "kept_bytes"})
+ALLOCATED = frozenset({metrics.MEMORY, "allocated_delta_bytes", "saved_bytes", "kept_bytes"})
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
-SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
+SCALES = MappingProxyType(
+    {metrics.Unit.SECONDS: ("ms", 1e3), metrics.Unit.BYTES: ("MiB", 1 / units.MIB)}
+)
 # what is marked, by the column that says so
 MARKS = MappingProxyType({
     "launch_bound": (" l", "“l” marks cases whose launches take longer than the GPU's work."),
@@ -37,6 +36,10 @@ MARKS = MappingProxyType({
 # the same in tables of memory
 MISSED = MappingProxyType({
     "uncounted": (" m", "“m” marks peaks that miss memory outside of torch, as the warnings say."),
+})  # fmt: skip
+# the same in tables of speed-ups
+APART = MappingProxyType({
+    "apart": (" i", "“i” marks ratios of times that were not taken in turns."),
 })  # fmt: skip
 
 
@@ -52,12 +55,17 @@ def batch(cases: Frame, tokens: int | None) -> str:
 
 
 def batch_at(cases: Frame, tokens: int | None, seq_len: int) -> str:
-    """The batch that times at one length refer to: `64 sequences of 128 tokens`."""
+    """The batch of one length, to which its peaks refer: `64 sequences of 128 tokens`.
+
+    Where it has not all tokens of a batch, times are scaled to those, which is added.
+    """
     if tokens is None:
         return f"{batch(cases, tokens)} of {units.many(seq_len, 'token')}"
-    if seq_len > tokens:
-        return f"scaled to {units.many(tokens, 'token')}"
-    return f"{units.many(tokens // seq_len, 'sequence')} of {units.many(seq_len, 'token')}"
+    sequences = max(1, tokens // seq_len)
+    ran = f"{units.many(sequences, 'sequence')} of {units.many(seq_len, 'token')}"
+    if sequences * seq_len == tokens:
+        return ran
+    return f"{ran}, times scaled to {units.many(tokens, 'token')}"
 
 
 def per_step(cases: Frame, token: str = "output token") -> str:
@@ -91,19 +99,21 @@ def latency(
     tokens: of a batch; None: those of the sweep.
     leaders: the conclusions on the fastest at each length, whose cells are bold.
     """
-    facts = find(mode)
+    facts = modes.find(mode)
     clock = timed_by(cases)
     of_mode = cases[cases["mode"] == mode]
     step = per_step(of_mode, "output token (TPOT)")
     title = facts.time.format(title=facts.title, batch=batch(cases, tokens), step=step)
     notes = [INTERVALS, *_forms(of_mode)]
-    if tokens and not facts.steps and of_mode.loc[of_mode[TIME].notna(), "tokens"].max() > tokens:
+    scaled = of_mode[of_mode[metrics.TIME].notna() & (of_mode["batch_scale"] != 1)]
+    if tokens and not facts.steps and len(scaled):
         most = units.count(tokens)
-        notes.append(f"Where N > {most}, times of one sequence are scaled to {most} tokens.")
+        where = f"N > {most}" if scaled["seq_len"].min() > tokens else f"N does not divide {most}"
+        notes.append(f"Where {where}, times are scaled to {most} tokens.")
     return by_length(
         cases,
         mode,
-        TIME,
+        metrics.TIME,
         lambda row: milliseconds(row, row["batch_scale"]),
         name=f"latency_{mode}",
         title=f"{title}{f' ({clock})' if clock != 'time' else ''}{per_layer(cases)}",
@@ -118,7 +128,7 @@ def per_token(cases: Frame, mode: str) -> Table:
     return by_length(
         cases,
         mode,
-        TIME,
+        metrics.TIME,
         of_token,
         name=f"latency_{mode}_token",
         title=f"Time per output token (TPOT) in steps of S tokens, ms{per_layer(cases)}",
@@ -127,7 +137,9 @@ def per_token(cases: Frame, mode: str) -> Table:
     )
 
 
-def measured(cases: Frame, mode: str, metric: Metric, leaders: Sequence[Conclusion] = ()) -> Table:
+def measured(
+    cases: Frame, mode: str, metric: metrics.Metric, leaders: Sequence[Conclusion] = ()
+) -> Table:
     """The values of a metric, with the 95 % interval if it has one.
 
     cases: `summary`.
@@ -136,7 +148,7 @@ def measured(cases: Frame, mode: str, metric: Metric, leaders: Sequence[Conclusi
     leaders: the conclusions on the cheapest at each length, whose cells are bold.
     """
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
-    more = f", with parameters{find(mode).peak}" if metric.key == MEMORY else ""
+    more = f", with parameters{modes.find(mode).peak}" if metric.key == metrics.MEMORY else ""
     return by_length(
         cases,
         mode,
@@ -147,24 +159,33 @@ def measured(cases: Frame, mode: str, metric: Metric, leaders: Sequence[Conclusi
         across=f"{metric.name}_{unit.lower()}",
         note=f"{units.capitalised(metric.description)}{more}."
         + (f" {INTERVALS}" if metric.interval else "")
-        + (" 1 MiB = 2^20 bytes." if metric.unit is Unit.BYTES else ""),
+        + (" 1 MiB = 2^20 bytes." if metric.unit is metrics.Unit.BYTES else ""),
         leaders=leaders,
     )
 
 
-def speedup(cases: Frame, mode: str, baselines: Sequence[str], speedups: Frame) -> Table:
+def speedup(
+    cases: Frame,
+    mode: str,
+    baselines: Sequence[str],
+    speedups: Frame,
+    suspects: Collection[str] = (),
+) -> Table:
     """How many times faster than the baseline of its sizes each other series is.
 
     cases: `summary`.
     mode: of the table.
     baselines: the series to compare with.
     speedups: of `scaling.speedups`.
+    suspects: series that are not ranked; one may be compared with.
     """
-    base = compared_with(cases["series"], baselines)
+    base = baseline_label(cases["series"], baselines, suspects)
+    suspect = f" {MARK}" if {*baselines} & {*suspects} else ""
     alike = " of the same sizes" if len(baselines) > 1 else ""
     others = cases[~cases["series"].isin(baselines)]
+    frame = others.merge(speedups, on=["series", "mode", "seq_len"], how="left")
     return by_length(
-        others.merge(speedups, on=["series", "mode", "seq_len"], how="left"),
+        frame.assign(apart=frame["paired"].eq(False)),
         mode,
         "ratio",
         lambda row: speedup_cell(row["ratio"], row["low"], row["high"]),
@@ -172,7 +193,7 @@ def speedup(cases: Frame, mode: str, baselines: Sequence[str], speedups: Frame) 
         title=f"Speed-up over {base} in {mode}{per_layer(cases)}",
         across="speedup",
         note=f"How many times as fast as {base}{alike}, or as slow, with 95 % confidence intervals,"
-        " paired where the two took turns.",
+        f" paired where the two took turns.{suspect}",
     )
 
 
@@ -196,7 +217,7 @@ def by_length(
     note: below the table.
     further: fields of the table: its name, title and `across`.
     """
-    of_table = {**MARKS, **MISSED} if metric in ALLOCATED else MARKS
+    of_table = {**MARKS, **(MISSED if metric in ALLOCATED else APART)}
     best = {(series, n) for one in leaders for series in one.best for n in one.scope.lengths}
 
     def marked(row: Row) -> Cell:
@@ -235,7 +256,7 @@ def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -
 
 def milliseconds(row: Row, scale: float = 1.0) -> Cell:
     """The time of a case with its 95 % confidence interval."""
-    return _value(row, TABLE[TIME], 1e3 * scale)
+    return _value(row, metrics.TABLE[metrics.TIME], 1e3 * scale)
 
 
 def of_token(row: Row) -> Cell:
@@ -248,7 +269,7 @@ def counted(value: float) -> Cell:
     return number(value, lambda value: units.plain(value, 4))
 
 
-def _value(row: Row, metric: Metric, scale: float) -> Cell:
+def _value(row: Row, metric: metrics.Metric, scale: float) -> Cell:
     if not metric.interval:
         return counted(row[metric.key] * scale)
     return bounded(*(row[column] * scale for column in metric.estimate[:3]))

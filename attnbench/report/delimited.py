@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnbench.analysis.summary import Frame
+from attnbench.analysis import Frame
 from attnbench.errors import clean
-from attnbench.records.units import NOTHING
+from attnbench.records import units
 from attnbench.report.grid import Cell, Table, Value, snake_case
 from attnbench.report.names import row_series
 
@@ -65,7 +65,7 @@ def _words(cell: Cell) -> str:
     """The words of a cell that has no number, in full where they are cut."""
     if isinstance(cell.value, str):
         return cell.value
-    return "" if cell.is_number or cell.text == NOTHING else cell.text
+    return "" if cell.is_number or cell.text == units.NOTHING else cell.text
 
 
 def frame(frame: Frame) -> bytes:

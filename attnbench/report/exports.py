@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from attnbench.analysis.report import Analysis
-from attnbench.analysis.summary import Row
-from attnbench.records import Outcome
-from attnbench.records.metrics import MEMORY, STATE, TABLE, TIME
-from attnbench.records.units import has_value
+from attnbench.analysis import Analysis, Row
+from attnbench.records import Outcome, metrics, units
 
 
 def bmf(analysis: Analysis) -> dict[str, Any]:
@@ -26,10 +23,16 @@ def bmf(analysis: Analysis) -> dict[str, Any]:
 
 def _measures(row: Row) -> dict[str, dict[str, float]]:
     keys = ("value", "lower_value", "upper_value")
-    times = zip(keys, TABLE[TIME].estimate, strict=False)
-    measures = {"latency": {key: 1e9 * row[name] for key, name in times if has_value(row[name])}}
-    measures |= {TABLE[key].name: {"value": row[key]} for key in (MEMORY, STATE)}
-    return {name: numbers for name, numbers in measures.items() if has_value(numbers.get("value"))}
+    times = zip(keys, metrics.TABLE[metrics.TIME].estimate, strict=False)
+    measures = {
+        "latency": {key: 1e9 * row[name] for key, name in times if units.has_value(row[name])}
+    }
+    measures |= {
+        metrics.TABLE[key].name: {"value": row[key]} for key in (metrics.MEMORY, metrics.STATE)
+    }
+    return {
+        name: numbers for name, numbers in measures.items() if units.has_value(numbers.get("value"))
+    }
 
 
 def pyperf(analysis: Analysis) -> dict[str, Any]:

@@ -22,12 +22,10 @@ from matplotlib.lines import Line2D
 from matplotlib.markers import CARETUP
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from attnbench.analysis.summary import Frame
-from attnbench.records import PASSES, units
-from attnbench.records.metrics import PREDICTED, STATE, TABLE, TIME, Metric, Unit
-from attnbench.records.modes import find
+from attnbench.analysis import Frame
+from attnbench.records import PASSES, metrics, modes, units
 from attnbench.report.cases import outcome_phrase
-from attnbench.report.cost_tables import batch, per_layer, per_step, timed_by
+from attnbench.report.cost_tables import ALLOCATED, batch, per_layer, per_step, timed_by
 from attnbench.report.grid import quantity
 from attnbench.report.guides import draw_guides, slopes_note, with_room
 from attnbench.report.sizes import LAYOUTS, Layout, ReportSize
@@ -81,10 +79,12 @@ class Panel(NamedTuple):
     title: str
     points: Frame
     axis: str
-    unit: Unit
+    unit: metrics.Unit
 
 
-def cost_figure(cases: Frame, metric: Metric, tokens: int | None, layout: Layout = PAGE) -> Figure:
+def cost_figure(
+    cases: Frame, metric: metrics.Metric, tokens: int | None, layout: Layout = PAGE
+) -> Figure:
     """A cost against length, of a batch or per token.
 
     The panels, one per mode, have one vertical scale.
@@ -99,9 +99,11 @@ def cost_figure(cases: Frame, metric: Metric, tokens: int | None, layout: Layout
     scale = 1 / cases["tokens"] if metric.per_token else cases["batch_scale"]
     drawn = dict(iter(points(cases, metric, scale).groupby("mode")))
     panels = [
-        Panel(find(mode).title, drawn[mode], axis, metric.unit) for mode in PASSES if mode in drawn
+        Panel(modes.find(mode).title, drawn[mode], axis, metric.unit)
+        for mode in PASSES
+        if mode in drawn
     ]
-    note = _clock(cases) if metric.key == TIME else ""
+    note = _clock(cases) if metric.key == metrics.TIME else ""
     return _figure(panels, note, layout, shared=True)
 
 
@@ -110,26 +112,27 @@ def decode_figure(cases: Frame, mode: str, layout: Layout = PAGE) -> Figure:
     of_mode = cases[cases["mode"] == mode]
     of = per_layer(cases)
     panels = [
-        Panel(f"{title}{of}", points(of_mode, TABLE[key]), axis, TABLE[key].unit)
+        Panel(f"{title}{of}", points(of_mode, metrics.TABLE[key]), axis, metrics.TABLE[key].unit)
         for title, key, axis in (
-            ("Time per decoding step", TIME, f"time per {per_step(of_mode)}"),
-            ("Size of the state", STATE, "bytes"),
+            ("Time per decoding step", metrics.TIME, f"time per {per_step(of_mode)}"),
+            ("Size of the state", metrics.STATE, "bytes"),
         )
     ]
     note = _clock(cases)
-    if len(filled := of_mode[of_mode["filled"] & of_mode[TIME].notna()]):
+    if len(filled := of_mode[of_mode["filled"] & of_mode[metrics.TIME].notna()]):
         note += f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}. "
     return _figure(panels, note, layout, across="context")
 
 
-def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
+def points(cases: Frame, metric: metrics.Metric, scale: pd.Series | float = 1.0) -> Frame:
     """A metric of each case, times `scale`, from short to long.
 
     Columns: series, mode, seq_len, suspect; `sequences`, of which it is the cost; `value` with its
     interval `low` to `high`, NaN where nothing was measured, for this `reason`; `guess`, a
-    prediction there, if any; `height`, what is drawn of the two.
+    prediction there, if any; `height`, what is drawn of the two; `missed`, whether a peak misses
+    memory.
     """
-    columns = [*metric.estimate[:3], PREDICTED.get(metric.key, "")]
+    columns = [*metric.estimate[:3], metrics.PREDICTED.get(metric.key, "")]
     scaled = cases.reindex(columns=columns).astype(float)
     scaled = scaled.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
     guess = scaled["guess"].mask(scaled["value"].notna())
@@ -141,6 +144,7 @@ def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Fram
         low=scaled["low"],
         high=scaled["high"],
         reason=[*map(outcome_phrase, cases["outcome"], cases["cause"])],
+        missed=(cases["uncounted"] != "") & (metric.key in ALLOCATED),
     )
     return made.sort_values("seq_len", kind="stable")
 
@@ -161,7 +165,7 @@ def _figure(
 ) -> Figure:
     """The panels side by side or one above the other, with a legend and a note below.
 
-    The legend has the order in which curves end in the last panel that has them.
+    The legend has the order in which curves end in the last panel that has them, suspects last.
 
     panels: their points, titles and axes.
     note: what is to be said of all; what is missing in the panels is added.
@@ -171,10 +175,9 @@ def _figure(
     """
     every = pd.concat([panel.points for panel in panels])
     ends = every[every["height"] > 0].groupby("series", sort=False)["height"].last()
-    order = dict.fromkeys(
-        (*ends.sort_values(ascending=False, kind="stable").index, *every["series"])
-    )
     suspects = {*every.loc[every["suspect"] != "", "series"]}
+    by_end = [*ends.sort_values(ascending=False, kind="stable").index, *every["series"]]
+    order = dict.fromkeys(sorted(by_end, key=suspects.__contains__))
     names = labels(order, suspects)
     styles = series_styles(order, suspects)
     strong = {name: _strengthened(style, layout.scale) for name, style in styles.items()}
@@ -201,7 +204,7 @@ def _figure(
             if i == len(panels) - 1 or not layout.stacked:
                 short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
                 axes.set_xlabel(f"{across}{short}")
-            ticks = log_ticks(low, high, 2 if panel.unit is Unit.BYTES else 10)
+            ticks = log_ticks(low, high, 2 if panel.unit is metrics.Unit.BYTES else 10)
             texts = {tick: units.round_tick(quantity(tick, panel.unit)) for tick in ticks}
             fixed_ticks(axes.yaxis, texts)
             if i == 0 or layout.stacked or not shared:
@@ -252,6 +255,9 @@ def _notes(every: Frame, names: Mapping[str, str], above: bool) -> Iterator[str]
     """What is missing in panels, and what open markers, arrows and bars are, if any."""
     if (every["suspect"] != "").any():
         yield f"{SUSPECT} suspect, not ranked."
+    if every["missed"].any():
+        missing = every.loc[every["missed"], "series"].unique()
+        yield f"Peaks miss memory outside of torch: {', '.join(names[name] for name in missing)}."
     lost = every[every["height"].isna()]
     for why, alike in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
         which = ", ".join(names[name] for name in alike["series"].unique())

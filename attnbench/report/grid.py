@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from attnbench.errors import clean
-from attnbench.records import units
-from attnbench.records.metrics import Unit
+from attnbench.records import metrics, units
 
 Value = str | int | float | bool | None
 
@@ -139,10 +138,18 @@ def number(value: Any, text: Callable[[Any], str] = units.plain) -> Cell:
     return Cell(text(value), none_if_nan(value))
 
 
-def quantity(value: float, unit: Unit) -> str:
+def quantity(value: float, unit: metrics.Unit) -> str:
     """A number with its unit."""
-    texts = {Unit.SECONDS: units.seconds, Unit.BYTES: units.size, Unit.FLOPS: units.flops}
-    texts |= {Unit.COUNT: units.count, Unit.RATIO: units.ratio, Unit.EXPONENT: units.exponent}
+    texts = {
+        metrics.Unit.SECONDS: units.seconds,
+        metrics.Unit.BYTES: units.size,
+        metrics.Unit.FLOPS: units.flops,
+    }
+    texts |= {
+        metrics.Unit.COUNT: units.count,
+        metrics.Unit.RATIO: units.ratio,
+        metrics.Unit.EXPONENT: units.exponent,
+    }
     return texts[unit](value) if unit in texts else f"{units.plain(value)} {unit}"
 
 

@@ -11,12 +11,10 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from attnbench.analysis.conclusions import Answer, Conclusion
-from attnbench.analysis.summary import Frame
-from attnbench.records import PASSES, CardFacts, units
-from attnbench.records.metrics import DRAWN, MEMORY
-from attnbench.report.conclusions import between, faster_at, in_order
+from attnbench.analysis import Answer, Conclusion, Frame
+from attnbench.records import PASSES, CardFacts, metrics, units
 from attnbench.report.grid import EMPTY, Cell, Column, Table, bounded, table, words
+from attnbench.report.phrases import between, faster_at, in_order
 
 EXPONENTS = (
     "In brackets stand the lengths at which an exponent was measured, where these are not those of"
@@ -115,7 +113,8 @@ def crossovers(
         note="The lengths at which the first needs less time than the second. A length between"
         " measured ones is interpolated; its brackets are the measured length at which it is shown"
         " not to be faster, and the one from which on it is. “to” ends what was measured of both."
-        " Pairs that are not listed do not cross, or cannot be told apart.",
+        " Pairs that are not listed do not cross at the lengths at which both were timed, or cannot"
+        " be told apart there; conclusions.csv has these lengths.",
     )
 
 
@@ -126,9 +125,9 @@ def _exponents(exponents: Sequence[Conclusion]) -> Iterator[Column]:
     def concluded(metric: str, mode: str, row: Mapping[str, Any]) -> Cell:
         return exponent(by_curve.get((row["series"], metric, mode)))
 
-    for metric in DRAWN:
+    for metric in metrics.DRAWN:
         for mode in dict.fromkeys(one.mode for one in exponents):
-            if metric.key != MEMORY or mode in PASSES:
+            if metric.key != metrics.MEMORY or mode in PASSES:
                 heading = f"{metric.name.capitalize()} exponent, {mode}"
                 yield Column(heading, partial(concluded, metric.key, mode))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.summary import Frame
+from attnbench.analysis import Frame
 from attnbench.records import PASSES
 
 TEXTS: Mapping[int, str] = MappingProxyType({1: "∝ N", 2: "∝ N²"})  # by the power
@@ -71,6 +71,25 @@ def _clearance(
         heights = np.interp(np.log(x), np.log(curve["seq_len"]), np.log(curve["height"]))
         apart = np.minimum(apart, abs(np.log(y) - heights))
     return apart
+
+
+def slopes(points: Frame) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """By mode and text: lengths, and by what factor a cost of this slope grows from the first.
+
+    points: of `figures.points`, whose axis counts the cost of `sequences`; a mode of one length has
+        no slope
+    """
+    found = {}
+    for mode, own in points.groupby("mode", sort=False):
+        counts = own.groupby("seq_len")["sequences"].first()
+        if len(counts) > 1:
+            of_first = counts / counts.iloc[0]
+            longer = counts.index / counts.index[0]
+            found[str(mode)] = {
+                TEXTS[power]: [*zip(counts.index.tolist(), of_first * longer**power, strict=True)]
+                for power in powers(str(mode))
+            }
+    return found
 
 
 def slopes_note(modes: Sequence[str]) -> str:

@@ -31,10 +31,14 @@ def page(
     report: Report,
     pictures: Mapping[str, bytes] = MappingProxyType({}),
     charts: Mapping[str, Any] | None = None,
+    maps: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
     """The whole document.
 
-    `pictures` are PNG files by their captions; `charts` is the data of `charts.charts`.
+    report: its sentences and tables.
+    pictures: PNG files by their captions, in whose place the chart stands where scripts run.
+    charts: the data of `charts.charts`.
+    maps: further PNG files by their captions, which the chart does not replace.
     """
     if charts is not None and not VEGA.is_file():
         charts = None
@@ -46,6 +50,7 @@ def page(
         **report._asdict(),
         places={table.name for table in (*report.leading, *report.tables)},
         pictures=pictures,
+        maps=maps,
         charts=charts,
         data=data,
         vega=vega,

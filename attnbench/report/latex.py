@@ -3,8 +3,9 @@
 Every character that is special to TeX is escaped.
 """
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -46,28 +47,46 @@ GAP = 6.0  # points between columns
 NAMES = 0.42  # of the width, which the leading columns may take
 WORDS = 130.0  # points; columns with wider texts are paragraphs
 MOST = 0.55  # of the width, which a column of words may take
+LINE = 9.5  # points from a line of \\footnotesize to the next
+RULES = 14.0  # points of the rules of a tabular, and of the space above and below it
+PART = 1 / 3  # of the height of its place, which a part of a table may take that is higher
 
 Group = tuple[str, int]  # a heading, and over how many columns it stands
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as TeX has it: its declaration, heading and cells, and how wide it is in points."""
+    """A column as TeX has it: its declaration, heading and cells, and how wide it is in points.
+
+    above: how many lines of the heading, and then of each cell, stand above that line of a row
+        which its cells share.
+    below: the same for lines below it.
+    """
 
     declared: str
     heading: str
     cells: Sequence[str]
     width: float
+    above: Sequence[int]
+    below: Sequence[int]
 
 
-def table(table: Table, width: float, groups: Sequence[Group] = ()) -> str:
+def table(
+    table: Table, width: float, height: float = math.inf, groups: Sequence[Group] = ()
+) -> str:
     """The grid, to be input, below comments on what it shows and needs.
+
+    width, height: of the place where it is to stand, in points.
 
     It is in small type (\\footnotesize) and at most `width` points wide: intervals go below their
     numbers where that suffices, else it has several blocks of columns below each other, of which
     each starts with the leading ones. `groups` are headings above the columns that follow these; a
     block then ends with a group. What was not measured is a dash, and why stands in footnotes,
     numbered in the order of the cells.
+
+    What is higher than its place would be cut off as a float. A comment says so, and each block has
+    parts of at most a third of that height, all with the headings, so that it can be input in the
+    text and pages end between its parts.
     """
     reasons = dict.fromkeys(_why(cell) for row in table.rows for cell in row if cell.reason)
     marks = {reason: str(i) for i, reason in enumerate(reasons, 1)}
@@ -78,17 +97,37 @@ def table(table: Table, width: float, groups: Sequence[Group] = ()) -> str:
             columns = folded
     leading = columns[: table.leading]
     others = columns[table.leading :]
-    blocks = [*_blocks(leading, others, width, groups)]
+    blocks = [
+        ([*leading, *block], headings)
+        for block, headings in _blocks(leading, others, width, groups)
+    ]
+    notes = LINE * _paragraph(map(cut, marks), width)
+    needed = sum(_height(block) for block, _ in blocks) + notes
     lines = [
         rf"% {escape(table.title)}; needs \usepackage{{array,booktabs,textcomp}}",
         *([rf"% {escape(table.bold_note)}"] if table.bold_note else []),
-        rf"% about {round(max(_wide([*leading, *block]) for block, _ in blocks))} pt wide at 8 pt",
+        rf"% about {round(max(_wide(block) for block, _ in blocks))} pt wide at 8 pt",
+        *([_too_high(needed, height)] if needed > height else []),
         r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}%",
+        *([r"\setlength{\parindent}{0pt}%"] if needed > height else []),
     ]
-    for i, (block, headings) in enumerate(blocks):
+    parts = [
+        (block, headings, rows)
+        for block, headings in blocks
+        for rows in _parts(block, height * PART if needed > height else math.inf)
+    ]
+    for i, (block, headings, rows) in enumerate(parts):
         lines += [r"\par\medskip"] * bool(i)
-        lines += _tabular([*leading, *block], len(leading), headings)
+        lines += _tabular(block, rows, len(leading), headings)
     return "\n".join([*lines, *_footnotes(marks), r"\par\endgroup", ""])
+
+
+def _too_high(needed: float, height: float) -> str:
+    """The comment on a table that no float can hold."""
+    return (
+        f"% about {needed:,.0f} pt high, more than a page ({height:.0f} pt): input it in the text, "
+        "not in a table environment; pages end between its parts"
+    )
 
 
 def _why(cell: Cell) -> str:
@@ -119,12 +158,29 @@ def _column(
         declared = rf">{{\raggedright\arraybackslash}}p{{{limit:.0f}pt}}"
         widest = limit
         shown = [breakable(cell.text) for cell in cells]
+        above = [0 for _ in cells]
+        below = [_paragraph([cell.text], limit) - 1 for cell in cells]
     else:
         declared = "r" if right else "l"
+        above = [len(texts) - 1 for texts in lines]
+        below = [0 for _ in cells]
         shown = [_shown(cell, texts, marks) for cell, texts in zip(cells, lines, strict=True)]
     heading = _folded(words, max(widest, *map(_width, words), 0.0))
     widest = max(widest, *map(_width, heading), 0.0)
-    return _Column(declared, _stacked(heading, declared), shown, widest)
+    return _Column(
+        declared=declared,
+        heading=_stacked(heading, declared),
+        cells=shown,
+        width=widest,
+        above=[max(0, len(heading) - 1), *above],
+        below=[0, *below],
+    )
+
+
+def _paragraph(texts: Iterable[str], width: float) -> int:
+    """About how many lines of this width a paragraph of these texts has."""
+    words = [word for text in texts for word in re.split(r"(?<=[/,.=:_])(?=[^\s\d])|\s", text)]
+    return len(_folded(words, width))
 
 
 def _lines(cell: Cell, *, fold: bool) -> list[str]:
@@ -206,8 +262,39 @@ def _evenly(columns: Sequence[_Column], parts: int) -> Iterator[Sequence[_Column
         columns = columns[count:]
 
 
-def _tabular(columns: Sequence[_Column], leading: int, groups: Sequence[Group]) -> Iterator[str]:
-    """The lines of one block, with the headings of `groups` above those of its columns."""
+def _heights(columns: Sequence[_Column]) -> list[float]:
+    """How high the headings of a block are with its rules, and then each of its rows, in points."""
+    above = [max(counts) for counts in zip(*(one.above for one in columns), strict=True)]
+    below = [max(counts) for counts in zip(*(one.below for one in columns), strict=True)]
+    headings, *rows = (LINE * (1 + a + b) for a, b in zip(above, below, strict=True))
+    return [headings + RULES, *rows]
+
+
+def _height(columns: Sequence[_Column]) -> float:
+    return sum(_heights(columns))
+
+
+def _parts(columns: Sequence[_Column], height: float) -> Iterator[slice]:
+    """The rows of each part of a block, which with its headings is at most so high.
+
+    A row that is higher is a part of its own.
+    """
+    headings, *rows = _heights(columns)
+    first = 0
+    high = headings
+    for i, row in enumerate(rows):
+        if i > first and high + row > height:
+            yield slice(first, i)
+            first = i
+            high = headings
+        high += row
+    yield slice(first, len(rows))
+
+
+def _tabular(
+    columns: Sequence[_Column], rows: slice, leading: int, groups: Sequence[Group]
+) -> Iterator[str]:
+    """The lines of these rows of a block, with `groups` above the headings of its columns."""
     yield rf"\begin{{tabular}}{{@{{}}{''.join(one.declared for one in columns)}@{{}}}}"
     yield r"\toprule"
     if groups:
@@ -219,7 +306,7 @@ def _tabular(columns: Sequence[_Column], leading: int, groups: Sequence[Group]) 
             first += count
     yield " & ".join(one.heading for one in columns) + r" \\"
     yield r"\midrule"
-    for cells in zip(*(one.cells for one in columns), strict=True):
+    for cells in zip(*(one.cells[rows] for one in columns), strict=True):
         yield " & ".join(cells) + r" \\"
     yield r"\bottomrule"
     yield r"\end{tabular}"

@@ -2,28 +2,30 @@
 
 from collections.abc import Iterator
 
-from attnbench.records import OTHERS, Clock, Environment
-from attnbench.records.units import many, percent
+from attnbench.records import LOST, OTHERS, Clock, Environment, units
 
+LACKING = "this system does not offer what measuring uses on Linux: {}"
 ENOUGH = 0.8  # share of the time it needs below which a process is clearly slowed down
 
 
 def clock_of(here: Environment, clock: Clock) -> str:
     """The number of threads, and on a CPU the clock: `CPU time on one core`."""
     if here.device_memory_bytes is not None:
-        return many(here.threads, "thread")
+        return units.many(here.threads, "thread")
     return clock_text(clock, here.threads)
 
 
 def clock_text(clock: Clock, threads: int) -> str:
     """`CPU time on one core`, or `wall time on 4 threads`."""
-    return f"{clock} on {'one core' if clock is Clock.CPU else many(threads, 'thread')}"
+    return f"{clock} on {'one core' if clock is Clock.CPU else units.many(threads, 'thread')}"
 
 
 def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = None) -> Iterator[str]:
     """Warnings: what will make times on this machine noisier than necessary, or fewer."""
-    cores = many(here.cores, "core")
-    threads = many(here.threads, "thread")
+    cores = units.many(here.cores, "core")
+    threads = units.many(here.threads, "thread")
+    if lost := here.notes.get(LOST):
+        yield LACKING.format(lost)
     if here.threads > here.cores:
         yield f"{threads} share {cores}; try --threads {here.cores}"
     if others := here.notes.get(OTHERS):
@@ -33,7 +35,7 @@ def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = Non
         if clock is Clock.CPU and budget_s is not None:
             reach = f"what {budget_s:g} s reach on a quiet machine"
             so = f"expect about {10 * max(1, round(10 * here.share))} % of {reach}"
-        got = f"a process gets {percent(here.share)} of the time it needs"
+        got = f"a process gets {units.percent(here.share)} of the time it needs"
         yield f"{slowed_by(here, here.share)}; {got}; {so}"
 
 

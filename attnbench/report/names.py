@@ -17,7 +17,7 @@ SERIES = frozenset({"Mechanism", "Faster", "Than", "Measured"})
 MARK = f"{SUSPECT} suspect: shown, and not ranked, as the warnings explain."
 
 
-def compared_with(
+def baseline_label(
     series: Iterable[str], baselines: Sequence[str], suspects: Collection[str] = ()
 ) -> str:
     """The label of the baseline; of several, which differ in their sizes, without these."""
@@ -27,7 +27,7 @@ def compared_with(
     return " or ".join(dict.fromkeys(plain[Name.read(name).plain] for name in baselines))
 
 
-def in_full(names: Mapping[str, str]) -> str:
+def full_names(names: Mapping[str, str]) -> str:
     """`In full: linformer[rank=16]; bigbird:eager.`: series whose labels omit something."""
     longer = []
     for name, label in names.items():
@@ -37,7 +37,7 @@ def in_full(names: Mapping[str, str]) -> str:
     return f"In full: {'; '.join(longer)}." if longer else ""
 
 
-def named(
+def with_labels(
     tables: Sequence[Table], series: Iterable[str], suspects: Collection[str] = ()
 ) -> list[Table]:
     """The tables with labels in place of the identifiers of series and mechanisms.
@@ -48,7 +48,7 @@ def named(
     names = labels(series, suspects)
     noted = [replace(table, note=_note(table, suspects)) for table in tables]
 
-    def shown(heading: str, cell: Cell) -> Cell:
+    def label(heading: str, cell: Cell) -> Cell:
         if heading not in SERIES:
             return cell
         return cell._replace(text=names.get(cell.text) or labels([cell.text])[cell.text])
@@ -56,7 +56,7 @@ def named(
     return [
         replace(
             table,
-            rows=tuple(tuple(map(shown, table.columns, row)) for row in table.rows),
+            rows=tuple(tuple(map(label, table.columns, row)) for row in table.rows),
             note="" if later and table.note == later.note else table.note,
         )
         for table, later in zip_longest(noted, noted[1:])

@@ -4,20 +4,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attnbench.analysis.conclusions import Question
-from attnbench.analysis.report import Analysis
-from attnbench.analysis.summary import Frame
-from attnbench.records import PASSES, Sweep, units
-from attnbench.records.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
+from attnbench.analysis import Analysis, Question
+from attnbench.records import PASSES, metrics, units
 from attnbench.report import charts, cost_tables, delimited, exports, html, latex, markdown
 from attnbench.report.answers import answer, cells, in_modes, lead, not_measured, sentences
-from attnbench.report.conclusions import listed
-from attnbench.report.conditions import conditions
+from attnbench.report.conditions import conditions, rounds_text
 from attnbench.report.cost_tables import per_step, timed_by
 from attnbench.report.figures import cost_figure, decode_figure, saved
 from attnbench.report.grid import Report, Table
 from attnbench.report.growth_tables import complexity, crossovers, paper_tables
-from attnbench.report.names import named, suspects_last
+from attnbench.report.maps import KINDS, map_figure, maps
+from attnbench.report.names import suspects_last, with_labels
+from attnbench.report.phrases import listed
 from attnbench.report.sizes import LAYOUTS, Layout, ReportSize
 from attnbench.report.titles import title
 
@@ -41,11 +39,10 @@ def report_files(
     how steep costs are that grow as N and as N².
     """
     layout = replace(LAYOUTS[size], guides=slopes)
-    sweep = analysis.sweep
     cases = analysis.cases
     tables = tables or [*report_tables(analysis)]
     suspects = analysis.suspects
-    described = captions(cases, sweep)
+    described = captions(analysis)
     pictures = {
         f"{stem}.{end}": saved(figure, end, layout)
         for stem, figure in ((stem, drawn(stem, analysis, layout)) for stem in described)
@@ -53,7 +50,7 @@ def report_files(
         if end not in exports.FORMATS
     }
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
-    labelled = named(tables, cases["series"], suspects)
+    labelled = with_labels(tables, cases["series"], suspects)
     leading = [table for table in labelled if table.name.startswith(ANSWER)]
     report = Report(
         title=title(analysis),
@@ -66,45 +63,52 @@ def report_files(
         lead=lead(analysis),
     )
     by_caption = {text: pictures[f"{stem}.png"] for stem, text in described.items()}
+    of_many = {text: by_caption.pop(text) for stem, text in described.items() if stem in KINDS}
     files |= exports.files(analysis, formats)
     files["tables.md"] = markdown.page(report, [name for name in files if name.endswith(".png")])
-    files["report.html"] = html.page(report, by_caption, charts.charts(analysis))
+    files["report.html"] = html.page(report, by_caption, charts.charts(analysis, slopes), of_many)
     files |= {
-        f"{one.name}.tex": latex.table(one, layout.table).encode() for one in labelled if one.rows
+        f"{one.name}.tex": latex.table(one, layout.table, layout.table_height).encode()
+        for one in labelled
+        if one.rows
     }
     if leading:
         both, groups = in_modes(leading, analysis.answers.fronts)
-        files["answer.tex"] = latex.table(both, layout.table, groups).encode()
+        answer = latex.table(both, layout.table, layout.table_height, groups)
+        files["answer.tex"] = answer.encode()
     files |= {f"{one.name}.csv": delimited.table(one, suspects) for one in tables}
     files["conclusions.csv"] = delimited.table(listed(analysis.conclusions), suspects)
     return files | {"cases.csv": delimited.frame(analysis.reported)}
 
 
-def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
-    """What each figure of these cases shows, by the stem of its file, and how it was measured."""
+def captions(analysis: Analysis) -> dict[str, str]:
+    """What each figure of a sweep shows, by the stem of its file, and how it was measured."""
+    cases = analysis.cases
     passes = cases["mode"].isin(PASSES)
-    timed = cases[TIME].notna()
+    timed = cases[metrics.TIME].notna()
     texts = {
         row.figure: f"{row.heading}{' per token' if row.per_token else ''} against length"
-        for row in DRAWN
-        if passes.any() and (row.key == TIME or cases.loc[passes, row.key].notna().any())
+        for row in metrics.DRAWN
+        if passes.any() and (row.key == metrics.TIME or cases.loc[passes, row.key].notna().any())
     }
     for mode in cases.loc[timed & ~passes, "mode"].unique():
         step = per_step(cases[cases["mode"] == mode])
         texts[str(mode)] = f"Time per {step} and size of the state against context"
+    texts |= {stem: kind.caption for stem, kind in maps(analysis).items()}
     lengths = cases["seq_len"]
-    rounds = cases.loc[timed, "rounds"]
     method = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
-    if len(rounds):
-        most = units.many(int(rounds.max()), "round")
-        method.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
-    method += dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sweep.sessions)
+    if timed.any():
+        method.append(rounds_text(cases))
+    sessions = analysis.sweep.sessions
+    method += dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sessions)
     return {stem: f"{text}. {'; '.join(method)}." for stem, text in texts.items()}
 
 
 def drawn(stem: str, analysis: Analysis, layout: Layout) -> "Figure":
-    """The figure of this stem of `captions`: of a metric, or of a mode that steps."""
-    for metric in DRAWN:
+    """The figure of this stem of `captions`: of a metric, of a mode that steps, or a map."""
+    if stem in KINDS:
+        return map_figure(analysis, stem, layout)
+    for metric in metrics.DRAWN:
         if metric.figure == stem:
             tokens = analysis.sweep.request.batch_tokens
             return cost_figure(analysis.cases, metric, tokens, layout)
@@ -131,18 +135,21 @@ def _tables(analysis: Analysis) -> Iterator[Table]:
     if analysis.speedups is not None:
         for mode in modes:
             bases = analysis.baselines_by_mode[mode]
-            yield cost_tables.speedup(cases, mode, bases, analysis.speedups)
-    for key, question in {MEMORY: Question.LEAST_MEMORY, STATE: Question.SMALLEST_STATE}.items():
+            yield cost_tables.speedup(cases, mode, bases, analysis.speedups, analysis.suspects)
+    for key, question in {
+        metrics.MEMORY: Question.LEAST_MEMORY,
+        metrics.STATE: Question.SMALLEST_STATE,
+    }.items():
         for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
             least = analysis.about(question, mode)
-            yield cost_tables.measured(cases, mode, TABLE[key], least)
+            yield cost_tables.measured(cases, mode, metrics.TABLE[key], least)
     exponents = analysis.about(Question.EXPONENT)
     yield complexity(cases, exponents, cards)
     yield from paper_tables(cases, exponents, cards)
     yield crossovers(
         analysis.about(Question.FASTER_FROM), analysis.baselines, cost_tables.per_layer(cases)
     )
-    for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
+    for row in (row for row in metrics.ROWS if row.table and cases[row.key].notna().any()):
         for mode in modes:
             yield cost_tables.measured(cases, mode, row)
     if len(analysis.precision):

@@ -29,6 +29,7 @@ class Layout:
     stacked: whether panels stand one below the other with the legend below them, not side by side
         with the legend beside them.
     table: the width that a LaTeX table may take, in points of TeX (72.27 to the inch).
+    table_height: the height that a LaTeX table may take with its caption on the same page.
     guides: whether figures show how steep costs are that grow as N and as N².
     """
 
@@ -38,6 +39,7 @@ class Layout:
     height: float = 177.0
     stacked: bool = False
     table: float
+    table_height: float = 580.0
     guides: bool = False
 
     @property
@@ -48,10 +50,12 @@ class Layout:
 
 # `column` and `text` are the narrowest of usual two-column styles (ICML, IEEE, ACL), `page` is the
 # text of a usual one-column style (NeurIPS). Slides are 10 in wide, with type that is read from the
-# last row; their tables fit the text of a wide slide of beamer (398 pt).
+# last row; their tables fit the text of a wide slide of beamer (398 by 230 pt).
 LAYOUTS: Mapping[ReportSize, Layout] = MappingProxyType({
     ReportSize.COLUMN: Layout(width=3.3, height=140.0, stacked=True, table=234.0),
     ReportSize.PAGE: Layout(width=5.5, table=396.0),
     ReportSize.TEXT: Layout(width=6.8, type=8.0, height=190.0, table=486.0),
-    ReportSize.SLIDES: Layout(width=10.0, type=14.0, small=12.0, height=330.0, table=396.0),
+    ReportSize.SLIDES: Layout(
+        width=10.0, type=14.0, small=12.0, height=330.0, table=396.0, table_height=200.0
+    ),
 })  # fmt: skip

@@ -11,8 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from attnbench.errors import clean
-from attnbench.records import Name
-from attnbench.records.selection import layers
+from attnbench.records import Name, selection
 
 # after Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white, and
 # moved further apart for eyes with deuteranopia
@@ -110,7 +109,7 @@ def printed_name(mechanism: str) -> str:
 
     Of a stack, its layers: `3 × Gated DeltaNet + Grouped-query`.
     """
-    if stacked := layers(mechanism):
+    if stacked := selection.layers(mechanism):
         names = groupby(printed_name(layer.name) for layer in stacked)
         runs = [(len([*same]), name) for name, same in names]
         return " + ".join(f"{times} × {name}" if times > 1 else name for times, name in runs)

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from attnbench.analysis.report import Analysis
-from attnbench.records import Environment, Name, units
-from attnbench.records.metrics import TIME
-from attnbench.report.conclusions import in_order
+from attnbench.analysis import Analysis
+from attnbench.records import Environment, Name, metrics, units
+from attnbench.report.phrases import in_order
 from attnbench.report.styles import labels
 
 NAMED = 3  # mechanisms that a title names; of more it says how many
@@ -22,7 +21,7 @@ def title(analysis: Analysis) -> str:
     `Fastformer and Transformer, nothing timed, on an AMD EPYC`.
     """
     cases = analysis.cases
-    timed = cases[cases[TIME].notna()]
+    timed = cases[cases[metrics.TIME].notna()]
     shown = cases if timed.empty else timed
     parts = [_measured([*shown["series"].unique()], analysis.suspects)]
     if timed.empty:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from attnbench.analysis.costs import MARGIN, CostKind, Costs, Rates
 from attnbench.analysis.statistics.laps import Laps, by_pair, sweep_slope
-from attnbench.devices.finding import find
+from attnbench.devices import find
 from attnbench.records import (
     Block,
     Case,
@@ -21,16 +21,19 @@ from attnbench.records import (
     Series,
     Settings,
     Workload,
+    modes,
+    outcomes,
     units,
 )
 from attnbench.records.notes import Note
-from attnbench.records.outcomes import OUTCOMES
-from attnbench.running.race import next_pair
+from attnbench.running.race import failure_in_later_race, next_pair
 from attnbench.running.suspicion import is_suspicious, with_sign
 from attnbench.running.visit_costs import VisitCosts, assumed_rates
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
+# a case of which nothing is known may take this share of the budget, if that is more
+UNKNOWN_SHARE = 1 / 4
 COMPILING_S = 300.0  # further seconds for compiling, which depends on more than FLOPs
 # Samples and warm-up of the first round take at most these shares of a case's even share of the
 # budget, so that long cases are reached
@@ -43,7 +46,8 @@ class Agenda:
     """The plan of a sweep or of a part of it, its runs, and what is left to do in this round.
 
     Only `begin`, `take`, `owe` and `record` change it; whoever holds one asks it, and assigns
-    nothing.
+    nothing. `order` begins rounds, takes the cases of visits and records what ran; `weighing` owes
+    and records memory that is measured beside races, as `foresee` does in a dry run.
 
     request:      what was asked of the sweep
     plan:         the cases, those that cannot run included
@@ -121,18 +125,18 @@ class Agenda:
             self.weighed.add(run.case)
             self.owed.pop(run.case, None)
         else:
-            self.runs[run.case][run.round] = self.whole(planned, run)
+            self.runs[run.case][run.round] = self.with_earlier_laps(planned, run)
 
-    def whole(self, planned: Planned, run: Run) -> Run:
+    def with_earlier_laps(self, planned: Planned, run: Run) -> Run:
         """A run that is not yet recorded, with the laps of earlier races of its round.
 
         It is marked as suspect where it took much less time than the first round.
         """
         if run.part is Part.MEMORY:
             return run
-        timed = self.timed(planned)
+        timed = self.timed_runs(planned)
         if before := timed.get(run.round):
-            run = together(before, run)
+            run = with_later_laps(before, run)
         return run if planned.own else with_sign(timed.get(0), run)
 
     @property
@@ -143,7 +147,7 @@ class Agenda:
     @property
     def over_budget(self) -> bool:
         """Whether the budget left something out."""
-        return self.cut_short or any(self.limit(p) is None for p in self.waiting.values())
+        return self.cut_short or any(self.reason_to_skip(p) is None for p in self.waiting.values())
 
     def series(self, planned: Planned) -> Series:
         """The series of a case."""
@@ -162,40 +166,43 @@ class Agenda:
         """
         return self.left_s() - sum(map(self.costs.memory_s, self.owed.values()))
 
-    def fitting(self, cases: Iterable[Planned], reserve_s: float) -> list[Planned]:
+    def cheapest_within_budget(self, cases: Iterable[Planned], reserve_s: float) -> list[Planned]:
         """The cheapest of these cases whose first visits leave `reserve_s` of the budget."""
         chosen: list[Planned] = []
         left_s = self.free_s() - reserve_s
         costs = [(self.cost_s(planned), planned) for planned in cases]
         for cost_s, planned in sorted(costs, key=lambda pair: pair[0]):
             needed_s = cost_s + (0.0 if self.is_done(planned) else self.link_s(planned.block))
-            if needed_s <= left_s and self.limit(planned) is None:
+            if needed_s <= left_s and self.reason_to_skip(planned) is None:
                 chosen.append(planned)
                 left_s -= needed_s
         return chosen
 
-    def left_out(self, planned: Planned) -> Run:
+    def skipped_run(self, planned: Planned) -> Run:
         """What is stored of a case that cannot run, or still waits at the end: why."""
         left_out = Run(case=planned.case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
         if planned.refusal:
             return replace(left_out, outcome=Outcome.UNSUPPORTED, reason=planned.refusal)
-        cause, reason = self.limit(planned) or (Cause.BUDGET, self.beyond_budget(planned))
+        cause, reason = self.reason_to_skip(planned) or (
+            Cause.BUDGET,
+            self.budget_reason(planned),
+        )
         return replace(left_out, cause=cause, reason=reason)
 
-    def beyond_budget(self, planned: Planned) -> str:
+    def budget_reason(self, planned: Planned) -> str:
         """What is left of the budget, and what a case is predicted to take."""
         left_s = self.left_s()
-        left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
-        costs = f"{self.predicted(planned)}, {units.seconds(self.cost_s(planned))} in total"
+        rest_of_budget = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
+        costs = f"{self.prediction_text(planned)}, {units.seconds(self.cost_s(planned))} in total"
         if self.costs.is_unknown(planned, CostKind.SECONDS):
             costs = "its costs are unknown"
-        return f"would exceed --budget ({left}): {costs}"
+        return f"would exceed --budget ({rest_of_budget}): {costs}"
 
-    def predicted(self, planned: Planned) -> str:
+    def prediction_text(self, planned: Planned) -> str:
         """What an iteration is predicted to take, in words."""
         return f"predicted {units.seconds(self.costs.iteration_s(planned))} per iteration"
 
-    def limit(self, planned: Planned) -> tuple[Cause, str] | None:
+    def reason_to_skip(self, planned: Planned) -> tuple[Cause, str] | None:
         """Why a case cannot run whatever the budget, as far as known by now, or None.
 
         After a shorter length of its curve ran out of memory or time, it is not tried.
@@ -204,22 +211,22 @@ class Agenda:
         for other, run in self.on_curve(planned):
             # of several fixed batches; c // N · N is more than c / 2
             shorter = other.seq_len < w.seq_len and other.tokens <= 2 * w.tokens
-            row = OUTCOMES[run.outcome]
+            row = outcomes.ending(run.outcome, run.cause or "")
             if shorter and row.beyond is not None:
                 reason = f"not run: already {row.already} at N = {units.count(other.seq_len)}"
                 return row.beyond, reason
         needed_bytes = self.costs.needed_bytes(planned)
         if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, CostKind.BYTES):
             most = units.size(int(self.memory_bytes))
-            needed = units.size(needed_bytes / MARGIN)
+            needed_size = units.size(needed_bytes / MARGIN)
             spare = f"{100 * (MARGIN - 1):.0f} % to spare"
-            reason = f"needs about {needed} and {spare}; the limit on memory is {most}"
+            reason = f"needs about {needed_size} and {spare}; the limit on memory is {most}"
             return Cause.MEMORY_LIMIT, reason
         visit_s = self.visit_s(planned)
         limit_s = self.request.case_timeout_s
         if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, CostKind.SECONDS):
             reason = f"would exceed --case-timeout ({units.seconds(limit_s)}):"
-            reason += f" {self.predicted(planned)}, {units.seconds(visit_s)} per round"
+            reason += f" {self.prediction_text(planned)}, {units.seconds(visit_s)} per round"
             return Cause.CASE_TIMEOUT, reason
         return None
 
@@ -251,7 +258,7 @@ class Agenda:
         return is_suspicious(
             planned,
             [*self.on_curve(planned)],
-            again=self.round > 0,
+            is_later_round=self.round > 0,
             iteration_s=self.costs.iteration_s(planned),
             samples_s=self.settings.sample_s,
         )
@@ -259,13 +266,38 @@ class Agenda:
     def timeout_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Seconds until the process of a case is killed; `wall_s` of an iteration if known."""
         visit_s = self.visit_s(planned)
+        examined = self.is_suspicious(planned)
         if wall_s:
-            examined = self.is_suspicious(planned)
             visit_s = self.visit_costs.seconds_of_measured(planned, self.settings, wall_s, examined)
-        compiling_s = COMPILING_S if planned.compiles or planned.tunes else 0.0
-        longest_s = max(AT_LEAST_S, OVERTIME * visit_s) + compiling_s
+        longest_s = max(AT_LEAST_S, OVERTIME * visit_s)
+        if self.is_anyones_guess(planned):
+            longest_s = max(longest_s, UNKNOWN_SHARE * (self.request.budget_s or math.inf))
+        if planned.compiles or planned.tunes:
+            longest_s += COMPILING_S
+        if examined:  # the first time, nobody has measured how long that takes
+            iterations = modes.find(planned.case.workload.mode).examined_iterations
+            longest_s += iterations * (wall_s or self.costs.wall_s(planned))
         limit_s = self.request.case_timeout_s
         return longest_s if limit_s is None else min(longest_s, limit_s)
+
+    def is_anyones_guess(self, planned: Planned) -> bool:
+        """Whether nothing is known of how long a case takes: nothing is declared or measured."""
+        return not (planned.declared or self.costs.curve(planned, CostKind.SECONDS))
+
+    def with_overtime(self, planned: Planned, run: Run) -> Run:
+        """A run of a case, marked if its process was ended at no limit that anyone set.
+
+        It then took several times what was predicted, for which the machine may be the reason.
+        """
+        limit_s = self.request.case_timeout_s
+        by_limit = limit_s is not None and run.elapsed_s >= limit_s
+        if run.outcome is not Outcome.TIMEOUT or by_limit:
+            return run
+        because = f"as {units.seconds(self.visit_s(planned))} were predicted"
+        if self.is_anyones_guess(planned):
+            because = "as nothing is known of its costs; a larger --budget gives it more time"
+        reason = f"{run.reason}, {because}"
+        return replace(run, cause=Cause.OVERTIME, reason=reason)
 
     def on_curve(self, planned: Planned) -> Iterator[tuple[Workload, Run]]:
         """What was measured of the time of all lengths of a case's curve."""
@@ -277,7 +309,7 @@ class Agenda:
         """Whether the memory of the case is still to be measured."""
         return planned.case.key not in self.weighed
 
-    def timed(self, planned: Planned) -> dict[int, Run]:
+    def timed_runs(self, planned: Planned) -> dict[int, Run]:
         """The runs that timed the case, by round."""
         runs = self.runs[planned.case.key].items()
         return {number: run for number, run in runs if run.outcome is Outcome.OK}
@@ -291,14 +323,14 @@ class Agenda:
         """Whether this round has an outcome of the case."""
         return self.round in self.runs[planned.case.key]
 
-    def repeatable(self) -> list[Planned]:
+    def repeatable_cases(self) -> list[Planned]:
         """Cases that were timed and that no round failed to time."""
         runs = self.runs
-        return [p for p in self.plan if runs[p.case.key] and self.timed(p) == runs[p.case.key]]
+        return [p for p in self.plan if runs[p.case.key] and self.timed_runs(p) == runs[p.case.key]]
 
     def laps(self) -> dict[tuple[Series, Block], dict[int, Laps]]:
         """The pairs of laps of each round, by series and block, of cases that can be repeated."""
-        cases = {planned.case.key: planned for planned in self.repeatable()}
+        cases = {planned.case.key: planned for planned in self.repeatable_cases()}
         every = [run for key in cases for run in self.runs[key].values()]
         runs = [run for run in every if run.samples]  # a dry run has none
         slope = sweep_slope(runs, {key: planned.block for key, planned in cases.items()})
@@ -310,7 +342,7 @@ class Agenda:
 
     def runs_of(self, block: Block) -> dict[Series, tuple[Run, ...]]:
         """The runs of each series that was timed in a block, round by round."""
-        timed = {self.series(planned): self.timed(planned) for planned in self.blocks[block]}
+        timed = {self.series(planned): self.timed_runs(planned) for planned in self.blocks[block]}
         return {
             series: tuple(runs[number] for number in sorted(runs))
             for series, runs in timed.items()
@@ -319,10 +351,10 @@ class Agenda:
 
     def next_lap(self, block: Block) -> int:
         """The next lap of a block in this round."""
-        runs = [self.timed(planned).get(self.round) for planned in self.blocks[block]]
+        runs = [self.timed_runs(planned).get(self.round) for planned in self.blocks[block]]
         return next_pair(s.lap for run in runs if run for s in run.samples if s.lap is not None)
 
-    def draw(self) -> random.Random:
+    def order_generator(self) -> random.Random:
         """The random generator of this round's order."""
         return random.Random(f"{self.request.settings.seed}-{self.round}")
 
@@ -348,11 +380,11 @@ def blocks(plan: Iterable[Planned]) -> dict[Block, list[Planned]]:
     return blocks
 
 
-def together(before: Run, run: Run) -> Run:
+def with_later_laps(before: Run, run: Run) -> Run:
     """A run with the laps that a later race of its round added, or what became of that."""
     notes = dict(before.notes)
     if run.outcome is not Outcome.OK:
-        notes[Note.LATER] = f"{run.outcome} in a later race of its round: {run.reason}"
+        notes[Note.LATER] = failure_in_later_race(run.outcome, run.reason)
     return replace(
         before,
         samples=before.samples + run.samples,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from attnbench.analysis.costs import Costs
 from attnbench.records import Block, Mode, Outcome, Part, Planned, Request, Run, Series
 from attnbench.running.agenda import Agenda, blocks
-from attnbench.running.memory import waits
-from attnbench.running.order import Visit, after, visits
+from attnbench.running.memory import can_wait
+from attnbench.running.order import Visit, next_visit, visits
 from attnbench.running.visit_costs import VisitCosts, assumed_rates
 from attnbench.running.weighing import is_possible
 
@@ -49,7 +49,7 @@ def foresee(
     """
     spent_s = 0.0
     beside_s = 0.0  # in which what is measured beside races has run
-    beside = is_possible(request, cores)
+    beside_races = is_possible(request, cores)
     agenda = Agenda(
         request=request,
         plan=plan,
@@ -60,15 +60,17 @@ def foresee(
     order = visits(agenda)
     visit = next(order, None)
     while visit is not None:
-        if beside and visit.part is Part.MEMORY and waits(agenda, visit.cases[0]):
+        if beside_races and visit.part is Part.MEMORY and can_wait(agenda, visit.cases[0]):
             agenda.owe(visit.cases[0])
-            visit = after(order, ())
+            visit = next_visit(order, ())
             continue
         spent_s += predicted_s(agenda, visit)
         if visit.part is Part.TIME:
             untimed_s = sum(map(agenda.untimed_s, visit.cases))
-            beside_s = measured_beside(agenda, beside_s + untimed_s)
-        visit = after(order, [dry(planned, visit.part, visit.round) for planned in visit.cases])
+            beside_s = record_memory_beside_races(agenda, beside_s + untimed_s)
+        visit = next_visit(
+            order, [dry_run(planned, visit.part, visit.round) for planned in visit.cases]
+        )
     spent_s += max(0.0, sum(map(agenda.costs.memory_s, agenda.owed.values())) - beside_s)
     seconds = {p.case.key: agenda.costs.iteration_s(p) for p in agenda.plan if p.declared}
     out = (p for p in agenda.plan if p.refusal or p.case.key in agenda.waiting)
@@ -76,7 +78,7 @@ def foresee(
         total_s=LOADING_S + PEAKS_S + spent_s,
         seconds=seconds,
         rounds={key: len(runs) for key, runs in agenda.runs.items() if runs},
-        left_out={p.case.key: agenda.left_out(p) for p in out},
+        left_out={p.case.key: agenda.skipped_run(p) for p in out},
         fronts=fronts(agenda),
     )
 
@@ -87,7 +89,7 @@ def predicted_s(agenda: Agenda, visit: Visit) -> float:
     return sum(map(each_s, visit.cases))
 
 
-def measured_beside(agenda: Agenda, seconds: float) -> float:
+def record_memory_beside_races(agenda: Agenda, seconds: float) -> float:
     """Record the measurements of memory that end within so many seconds beside races.
 
     Returns for how many of them the next one has run.
@@ -97,11 +99,11 @@ def measured_beside(agenda: Agenda, seconds: float) -> float:
         if memory_s > seconds:
             return seconds
         seconds -= memory_s
-        agenda.record((planned,), (dry(planned, Part.MEMORY, 0),))
+        agenda.record((planned,), (dry_run(planned, Part.MEMORY, 0),))
     return 0.0
 
 
-def dry(planned: Planned, part: Part, round_: int) -> Run:
+def dry_run(planned: Planned, part: Part, round_: int) -> Run:
     """A run that measured nothing."""
     return Run(case=planned.case.key, part=part, round=round_, outcome=Outcome.OK)
 
@@ -114,7 +116,7 @@ def fronts(agenda: Agenda) -> list[ForeseenFront]:
             continue
         workload = planned.case.workload
         lengths = timed.setdefault(workload.mode, {}).setdefault(agenda.series(planned), set())
-        if agenda.timed(planned):
+        if agenda.timed_runs(planned):
             lengths.add(workload.seq_len)
     return [
         ForeseenFront(

@@ -21,8 +21,8 @@ def races(agenda: Agenda, cases: Sequence[Planned]) -> list[list[Planned]]:
 
 def shared_bytes(agenda: Agenda) -> float:
     """Memory that cases may need together, without what idle processes take of a device."""
-    contexts = len(set(agenda.costs.series.values()))
-    return agenda.device.shared * agenda.memory_bytes - contexts * agenda.costs.context_bytes
+    contexts = sum(map(agenda.costs.context_of, set(agenda.costs.series.values())))
+    return agenda.device.shared * agenda.memory_bytes - contexts
 
 
 def fit_together(agenda: Agenda, cases: Iterable[Planned]) -> bool:
@@ -32,7 +32,7 @@ def fit_together(agenda: Agenda, cases: Iterable[Planned]) -> bool:
 
 def groups(
     cases: Sequence[Planned],
-    needed: Callable[[Planned], float],
+    need: Callable[[Planned], float],
     room: float,
     memory_bytes: float,
     link: Planned | None = None,
@@ -40,27 +40,27 @@ def groups(
     """The races of a block: one if memory allows, otherwise several that share the link.
 
     cases:        of the block
-    needed:       bytes that a case needs
+    need:         bytes that a case needs
     room:         bytes that the cases of a race may need together
     memory_bytes: all that there is; what does not fit into it beside the link runs alone
     link:         the case that has raced before; None: the one that needs least
     """
-    rest = sorted(cases, key=needed)
+    others_by_need = sorted(cases, key=need)
     has_raced = link is not None
     if link is None:
-        link, *rest = rest
-    chosen = [[link]]
-    for planned in rest:
-        if needed(link) + needed(planned) > memory_bytes:
-            chosen.append([planned])
-        elif len(chosen[-1]) > 1 and sum(map(needed, chosen[-1])) + needed(planned) > room:
-            chosen.append([link, planned])
+        link, *others_by_need = others_by_need
+    race_groups = [[link]]
+    for planned in others_by_need:
+        if need(link) + need(planned) > memory_bytes:
+            race_groups.append([planned])
+        elif len(last := race_groups[-1]) > 1 and sum(map(need, last)) + need(planned) > room:
+            race_groups.append([link, planned])
         else:
-            chosen[-1].append(planned)
-    return [group for group in chosen if not has_raced or group != [link]]
+            last.append(planned)
+    return [group for group in race_groups if not has_raced or group != [link]]
 
 
-def waits(agenda: Agenda, planned: Planned) -> bool:
+def can_wait(agenda: Agenda, planned: Planned) -> bool:
     """Whether the memory of a case can be measured beside races, and later ones do not need it.
 
     What nobody knows of its bytes decides which longer cases are tried.

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from statistics import harmonic_mean
 
-from attnbench.records import Disturbance, Sample
-from attnbench.records.messages import Failure, Probe
+from attnbench.records import Disturbance, Sample, messages
 from attnbench.running.process import Process
 
 LIMIT_S = 60.0  # of an answer
@@ -35,34 +34,34 @@ class Pace(AbstractContextManager["Pace"]):
         self.start = start
         self.core = core
         self.process: Process | None = None
-        self.lately: deque[float] = deque(maxlen=LATELY)
+        self.recent_s: deque[float] = deque(maxlen=LATELY)
 
     def __exit__(self, *error: object) -> None:
         if self.process is not None:
             self.process.end()
 
-    def ready(self) -> None:
+    def reset(self) -> None:
         """Make sure that the core is probed; the probes so far belong to no lap."""
         if self.process is None or not self.process.alive:
             self.process = self.start()
-        self.lately.extend(self.taken())
+        self.recent_s.extend(self.new_times_s())
 
-    def beside(self, sample: Sample) -> Sample:
+    def with_pace(self, sample: Sample) -> Sample:
         """The sample just taken, with the time of a probe during it, if known."""
-        probes = self.taken()
-        self.lately.extend(probes)
-        if not self.lately:
+        probes = self.new_times_s()
+        self.recent_s.extend(probes)
+        if not self.recent_s:
             return sample
         # a lap takes as long as its work does at the mean speed
-        pace_s = harmonic_mean(probes or [self.lately[-1]])
-        usual_s = sorted(self.lately)[len(self.lately) // 4]
+        pace_s = harmonic_mean(probes or [self.recent_s[-1]])
+        usual_s = sorted(self.recent_s)[len(self.recent_s) // 4]
         slow = Disturbance.SLOW_CORE if pace_s > (1 + SLOW) * usual_s else None
         return sample._replace(pace_s=pace_s, disturbed=sample.disturbed or slow)
 
-    def taken(self) -> list[float]:
+    def new_times_s(self) -> list[float]:
         """Seconds of each probe since the last call; none if the process has ended."""
         assert self.process is not None
-        answer = self.process.ask(Probe(core=self.core), LIMIT_S)
-        if isinstance(answer, Failure):
+        answer = self.process.ask(messages.Probe(core=self.core), LIMIT_S)
+        if isinstance(answer, messages.Failure):
             return []
         return [probe_s for probe_s in answer.probes if 0 < probe_s < math.inf]

@@ -17,10 +17,8 @@ from attnbench.errors import (
     UnknownOption,
     UsageError,
 )
-from attnbench.mechanisms.catalogue.presets import expand, preset
-from attnbench.mechanisms.catalogue.registry import is_built_in
+from attnbench.mechanisms import catalogue
 from attnbench.records import CardFacts, Planned, Request, messages
-from attnbench.records.messages import A, AboutCards, Failure
 from attnbench.running.pool import Pool
 
 # of a user's file or package: importing a large library from a cold disk takes some seconds
@@ -33,7 +31,7 @@ ERRORS: Mapping[str, type[AttnbenchError]] = MappingProxyType({
     for kind in (UsageError, UnknownMechanism, UnknownOption, CannotRun, OverBudget)
 })  # fmt: skip
 
-Row = Mapping[str, Any]
+Description = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +47,16 @@ def plan(request: Request, server: Pool) -> Plan:
 
     Raises `UsageError`, or `CannotRun` if a card's process ends or does not answer in time.
     """
-    column = preset(request.preset)
-    selections = [chosen for part in request.models for chosen in expand(part, column)]
+    column = catalogue.preset(request.preset)
+    selections = [
+        selection for part in request.models for selection in catalogue.expand(part, column)
+    ]
     plans: dict[int, tuple[Planned, ...]] = {}  # by index of the selection
     cards: dict[str, CardFacts] = {}
-    for names in process_groups(chosen.name for chosen in selections):
-        indices = [i for i, chosen in enumerate(selections) if chosen.name in names]
-        chosen = tuple(selections[i] for i in indices)
-        question = messages.ReadPlan(names=names, request=request, selections=chosen)
+    for names in process_groups(selection.name for selection in selections):
+        indices = [i for i, selection in enumerate(selections) if selection.name in names]
+        group = tuple(selections[i] for i in indices)
+        question = messages.ReadPlan(names=names, request=request, selections=group)
         answer = ask(server, question)
         plans |= dict(zip(indices, answer.plan, strict=True))
         cards |= {card.mechanism: card for card in answer.cards}
@@ -64,13 +64,13 @@ def plan(request: Request, server: Pool) -> Plan:
     for index in sorted(plans):
         for planned in plans[index]:
             cases.setdefault(planned.case.key, planned)
-    order = dict.fromkeys(chosen.name for chosen in selections)
+    order = dict.fromkeys(selection.name for selection in selections)
     return Plan(cases=tuple(cases.values()), cards=tuple(cards[name] for name in order))
 
 
-def describe(names: Sequence[str], device: str, server: Pool) -> list[Row]:
+def describe(names: Sequence[str], device: str, server: Pool) -> list[Description]:
     """What `attnbench models` prints of each mechanism. Raises what `plan` raises."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, Description] = {}
     for group in process_groups(names):
         answer = ask(server, messages.Describe(names=group, device=device))
         rows |= zip(group, answer.described, strict=True)
@@ -91,29 +91,31 @@ def verify(name: str, server: Pool, stress: bool = False) -> list[dict[str, str]
 def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Mechanisms to read in one process each: all of this package, and each other one alone."""
     unique = dict.fromkeys(names)
-    together = tuple(name for name in unique if is_built_in(name))
+    together = tuple(name for name in unique if catalogue.is_built_in(name))
     apart: list[tuple[str, ...]] = [(name,) for name in unique if name not in together]
     return [together, *apart] if together else apart
 
 
-def ask(server: Pool, question: AboutCards[A], limit_s: float | None = None) -> A:
+def ask(
+    server: Pool, question: messages.AboutCards[messages.A], limit_s: float | None = None
+) -> messages.A:
     """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`.
 
     `limit_s` is of mechanisms that are not of this package, `TIMEOUT_S` unless given.
     """
     names = question.names
-    built_in_only = all(map(is_built_in, names))
+    built_in_only = all(map(catalogue.is_built_in, names))
     limit_s = OWN_TIMEOUT_S if built_in_only else (limit_s or TIMEOUT_S)
     answer = server.ask(question, limit_s, READER)
-    if not isinstance(answer, Failure):
+    if not isinstance(answer, messages.Failure):
         return answer
     if kind := ERRORS.get(answer.error):
         raise kind(answer.reason)
-    which = f"mechanism {names[0]!r}" if len(names) == 1 else "the registered mechanisms"
+    subject = f"mechanism {names[0]!r}" if len(names) == 1 else "the registered mechanisms"
     if answer.is_timeout:
         busy = "the machine may be too busy; try again"
         way_out = busy if built_in_only else "neither its import nor its card may wait or compute"
-        raise CannotRun(f"{which} could not be read within {limit_s:g} s; {way_out}")
+        raise CannotRun(f"{subject} could not be read within {limit_s:g} s; {way_out}")
     raise CannotRun(
-        f"{which} could not be read: while it was imported or its card read, {answer.reason}"
+        f"{subject} could not be read: while it was imported or its card read, {answer.reason}"
     )

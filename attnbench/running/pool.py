@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnbench.devices import SYSTEM
 from attnbench.errors import CannotRun, NoProgram, OverBudget
-from attnbench.records.messages import A, Failure, Hold, Load, ProcessQuestion
-from attnbench.records.storage.temporary import TemporaryFolder
+from attnbench.records import messages, storage
 from attnbench.running.process import (
     GRACE_S,
     STATUS,
@@ -49,6 +49,14 @@ class Pool(AbstractContextManager["Pool"]):
     as long as it lives: a pool of another `layout` has another hash seed and stack position, and
     one for each round makes that a part of how rounds differ. It starts on the cores `starts_on`,
     by default on any.
+
+    script:    the program, `measuring/server.py`
+    modules:   what it loads before it forks
+    threads:   of each process
+    layout:    number of the layout of its memory
+    starts_on: cores on which it starts; none: any
+    within:    where its temporary folder is made; None: where the system has such
+    about:     what each process is told further, as fields of `Load`
     """
 
     def __init__(
@@ -62,8 +70,10 @@ class Pool(AbstractContextManager["Pool"]):
         within: Path | None = None,
         **about: Any,
     ) -> None:
-        if sys.platform != "linux":
-            raise CannotRun("measuring needs Linux; reports of stored sweeps do not")
+        if os.name != "posix":
+            raise CannotRun(
+                "measuring needs Linux, or another POSIX system; reports of stored sweeps do not"
+            )
         self.script = script
         self.threads = threads
         self.layout = layout
@@ -72,10 +82,10 @@ class Pool(AbstractContextManager["Pool"]):
         self.starts_on = sorted(starts_on)
         self.end_s = math.inf
         self.closed = False
-        self.others: dict[int, Pool] = {}  # by layout
+        self.by_layout: dict[int, Pool] = {}
         self.holders: dict[str, Process | None] = {}  # by series; None: it cannot be held
         # where this process is killed, the program removes the folder as it ends, if it can
-        self.scratch = TemporaryFolder(within)
+        self.scratch = storage.TemporaryFolder(within)
         self.folder = self.scratch.path
         try:
             self.start()
@@ -98,11 +108,11 @@ class Pool(AbstractContextManager["Pool"]):
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
-                env=environment(self.threads, self.folder, self.layout),
+                env=process_variables(self.threads, self.folder, self.layout),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
         if self.starts_on:  # elsewhere something is being timed
-            os.sched_setaffinity(self.program.pid, self.starts_on)
+            SYSTEM.bind(self.program.pid, self.starts_on)
         self.control.sendall(json.dumps([os.getpid(), self.modules]).encode())
 
     @contextmanager
@@ -121,11 +131,17 @@ class Pool(AbstractContextManager["Pool"]):
 
     def of_layout(self, layout: int, starts_on: Collection[int] = ()) -> "Pool":
         """The pool of the same processes in this layout, started when first needed."""
-        if layout != self.layout and layout not in self.others:
-            how: dict[str, Any] = {"modules": self.modules, "threads": self.threads, **self.about}
-            where: dict[str, Any] = {"starts_on": starts_on, "within": self.folder}
-            self.others[layout] = Pool(self.script, layout=layout, **where, **how)
-        pool = self.others.get(layout, self)
+        if layout != self.layout and layout not in self.by_layout:
+            self.by_layout[layout] = Pool(
+                self.script,
+                modules=self.modules,
+                threads=self.threads,
+                layout=layout,
+                starts_on=starts_on,
+                within=self.folder,
+                **self.about,
+            )
+        pool = self.by_layout.get(layout, self)
         pool.end_s = self.end_s
         return pool
 
@@ -134,8 +150,8 @@ class Pool(AbstractContextManager["Pool"]):
 
         The next of `rounds` starts meanwhile on the cores `starts_on`, if there are any.
         """
-        for ended in self.others.keys() - {round_, round_ + 1}:
-            self.others.pop(ended).close()
+        for ended in self.by_layout.keys() - {round_, round_ + 1}:
+            self.by_layout.pop(ended).close()
         pool = self.of_layout(round_)
         if starts_on and round_ + 1 < rounds:
             self.of_layout(round_ + 1, starts_on)
@@ -146,7 +162,7 @@ class Pool(AbstractContextManager["Pool"]):
         if not self.ready:
             self.receive(self.control, 1, START_TIMEOUT_S, "ended before torch was loaded")
             if self.starts_on:
-                os.sched_setaffinity(self.program.pid, os.sched_getaffinity(0))
+                SYSTEM.bind(self.program.pid, SYSTEM.cores())
         self.ready = True
 
     def process(self, tree: Path | None = None, **about: Any) -> "Process":
@@ -164,7 +180,7 @@ class Pool(AbstractContextManager["Pool"]):
             self.start()
             process = self.fork()
         try:
-            question = Load(
+            question = messages.Load(
                 tree=None if tree is None else str(tree),
                 caches=str(self.folder / "caches"),
                 threads=self.threads,
@@ -174,7 +190,7 @@ class Pool(AbstractContextManager["Pool"]):
         except BaseException:
             process.end()
             raise
-        process.refused = answer if isinstance(answer, Failure) else None
+        process.refused = answer if isinstance(answer, messages.Failure) else None
         return process
 
     def hold(self, series: str, tree: Path, **about: Any) -> None:
@@ -187,7 +203,7 @@ class Pool(AbstractContextManager["Pool"]):
         if series in self.holders and (holder is None or holder.alive):
             return
         started = self.process(tree, **about)
-        if isinstance(started.ask(Hold(), START_TIMEOUT_S), Failure):
+        if isinstance(started.ask(messages.Hold(), START_TIMEOUT_S), messages.Failure):
             started.end()
         self.holders[series] = started if started.alive else None
 
@@ -203,7 +219,9 @@ class Pool(AbstractContextManager["Pool"]):
                 holder.end()
         return self.process(tree, **about)
 
-    def ask(self, question: ProcessQuestion[A], limit_s: float, module: str = "") -> A | Failure:
+    def ask(
+        self, question: messages.ProcessQuestion[messages.A], limit_s: float, module: str = ""
+    ) -> messages.A | messages.Failure:
         """The answer of a fresh process to one question; of a second if the first is killed.
 
         The worker of `module` answers, by default of the one that the pool is for.
@@ -221,35 +239,42 @@ class Pool(AbstractContextManager["Pool"]):
         """A new process of the program at the other end of this connection."""
         with ExitStack() as ours, ExitStack() as theirs:
             ends = list[socket.socket]()  # of status, questions, output
-            given = list[int]()
+            descriptors = list[int]()
             try:
                 for _ in range(3):
-                    here, there = socket.socketpair()
-                    ends.append(ours.enter_context(here))
-                    given.append(theirs.enter_context(there).fileno())
+                    near_end, far_end = socket.socketpair()
+                    ends.append(ours.enter_context(near_end))
+                    descriptors.append(theirs.enter_context(far_end).fileno())
             except OSError as error:
-                raise not_started(error.errno) from error
+                raise cannot_start(error.errno) from error
             try:
-                socket.send_fds(control, [b"f"], given)
+                socket.send_fds(control, [b"f"], descriptors)
             except OSError as error:
                 reason = "no process could be started: the server has ended"
                 raise NoProgram(reason) from error
-            theirs.close()
+            if SYSTEM.keeps_sent:
+                theirs.close()
             born = self.receive(ends[0], STATUS.size, STUCK_S, "ended before a process was started")
             pid, code, _ = STATUS.unpack(born)
             if pid < 0:
-                raise not_started(code)
+                raise cannot_start(code)
             ours.pop_all()
         return Process(lambda: self.left_s, pid, *ends)
 
-    def receive(self, source: socket.socket, size: int, most_s: float, over: str) -> bytes:
-        """What the program tells. Raises `NoProgram`, or `OverBudget` if the budget ends first."""
+    def receive(self, source: socket.socket, size: int, most_s: float, moment: str) -> bytes:
+        """What the program sends. Raises `NoProgram`, or `OverBudget` if the budget ends first.
+
+        source: the connection
+        size:   how many bytes are expected
+        most_s: seconds to wait at most
+        moment: what is said of the budget if it ends first
+        """
         left_s = self.left_s
         try:
             return receive(source, size, min(most_s, left_s))
         except TimeoutError as error:
             if left_s < most_s:
-                raise OverBudget(over) from error
+                raise OverBudget(moment) from error
             raise NoProgram("the process that starts workers does not answer") from error
         except (OSError, ValueError) as error:  # ValueError: it is closed
             reason = last_line(tail(self.folder / "log")) or "the server has ended"
@@ -259,8 +284,8 @@ class Pool(AbstractContextManager["Pool"]):
     def close(self) -> None:
         """End every process; closing twice is harmless."""
         self.closed = True
-        for other in self.others.values():
-            other.close()
+        for pool in self.by_layout.values():
+            pool.close()
         self.stop()
         self.scratch.close()
 
@@ -281,12 +306,12 @@ class Pool(AbstractContextManager["Pool"]):
             self.program.wait()
 
 
-def not_started(code: int | None) -> CannotRun:
+def cannot_start(code: int | None) -> CannotRun:
     """The system has refused what a process needs, for this reason."""
     return CannotRun(f"no process could be started: {os.strerror(code or 0).lower()}")
 
 
-def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
+def process_variables(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
     """Environment variables of the processes: number of threads, a fixed hash seed, none of git's.
 
     `layout` is the hash seed, and chooses the size of the environment, which moves the stack.
@@ -296,8 +321,8 @@ def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
     torch.compile keeps its files in the folder, so that nothing has been compiled before, and
     starts no processes, which would be left running when a case is killed.
     """
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    kept = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+    inherited = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
     fixed = {
         "PYTHONHASHSEED": str(layout),
         "ATTNBENCH_FOLDER": str(folder),
@@ -308,4 +333,4 @@ def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
-    return {**kept, **dict.fromkeys(names, str(threads)), **fixed}
+    return {**inherited, **dict.fromkeys(names, str(threads)), **fixed}

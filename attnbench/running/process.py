@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from attnbench.devices import SYSTEM
 from attnbench.devices.cgroups import oom_kills
 from attnbench.devices.host import cpu_s, faults, user_s
 from attnbench.devices.timing import increments
@@ -80,7 +81,7 @@ class Process(AbstractContextManager["Process"]):
         # once it has ended: exit code, if known, and how many processes it left running
         self.exit: tuple[int | None, int] | None = None
 
-    def used(self) -> tuple[float, int]:
+    def new_usage(self) -> tuple[float, int]:
         """All of its CPU time since the last call, to the nanosecond, NaN if the kernel does not
         say; and the pages that it has mapped meanwhile.
         """
@@ -105,7 +106,7 @@ class Process(AbstractContextManager["Process"]):
         if self.refused is not None:
             return self.refused
         if not self.alive:
-            return lost("its process is gone")
+            return failure_of_a_lost_process("its process is gone")
         self.begun_s = time.monotonic()
         self.asked += 1
         try:
@@ -124,13 +125,13 @@ class Process(AbstractContextManager["Process"]):
         left_s = self.left_s()
         if (answer := self.read_within(question, min(limit_s, left_s))) is not None:
             return answer
-        left = self.end()
+        children = self.end()
         if left_s <= limit_s:
             raise OverBudget(f"ended while waiting for {question.about}")
         return Failure(
             outcome=Outcome.TIMEOUT,
             reason=f"no answer after {time.monotonic() - self.begun_s:.0f} s; killed",
-            notes=left_running(left),
+            notes=left_running(children),
         )
 
     def poll(self, question: ProcessQuestion[A]) -> A | Failure | None:
@@ -166,7 +167,7 @@ class Process(AbstractContextManager["Process"]):
     def bind(self, cores: Collection[int]) -> None:
         """Let this process, which has no threads yet, run on these cores alone."""
         with suppress(OSError):  # it has ended, which the next question tells
-            os.sched_setaffinity(self.pid, cores)
+            SYSTEM.bind(self.pid, cores)
 
     def stop(self) -> bool:
         """Stop it with all that it has started, until it may `go_on`; whether that was possible."""
@@ -205,9 +206,9 @@ class Process(AbstractContextManager["Process"]):
             if self.output in ready:
                 self.listen()
             if self.pipe in ready:
-                if not (more := self.pipe.recv(1 << 16)):
+                if not (received := self.pipe.recv(1 << 16)):
                     raise ConnectionResetError
-                data += more
+                data += received
             elif left_s <= 0:
                 return b""
         self.begun_line = bytearray()
@@ -216,16 +217,16 @@ class Process(AbstractContextManager["Process"]):
     def listen(self) -> None:
         """Read what the process has printed, and keep the end of it."""
         with suppress(OSError):  # nothing is left, or another thread has closed it
-            if not (more := self.output.recv(1 << 16)):
+            if not (printed := self.output.recv(1 << 16)):
                 self.output.close()
-            self.printed = (self.printed + more)[-LOG_BYTES:]
+            self.printed = (self.printed + printed)[-LOG_BYTES:]
 
     def death(self) -> Failure:
         """Outcome and reason of a process that ended without an answer."""
-        code, left = self.ending(GRACE_S)
+        code, children = self.wait_for_exit(GRACE_S)
         self.listen()
         self.output.close()
-        notes = left_running(left)
+        notes = left_running(children)
         if code == -signal.SIGKILL and oom_kills() > self.kills:
             reason = "the kernel killed the process, as memory ran out"
             return Failure(outcome=Outcome.OOM, reason=reason, notes=notes)
@@ -244,7 +245,7 @@ class Process(AbstractContextManager["Process"]):
         reason = f"the process {how}{printed}"
         return Failure(outcome=Outcome.CRASHED, cause=cause, reason=reason, notes=notes)
 
-    def ending(self, grace_s: float) -> tuple[int | None, int]:
+    def wait_for_exit(self, grace_s: float) -> tuple[int | None, int]:
         """Exit code, if known, and how many processes it left running.
 
         It is killed if it has not ended by itself after `grace_s`.
@@ -266,13 +267,13 @@ class Process(AbstractContextManager["Process"]):
             return 0
         self.pipe.close()
         self.output.close()
-        return self.ending(0.0)[1]
+        return self.wait_for_exit(0.0)[1]
 
     def __exit__(self, *error: object) -> None:
         self.end()
 
 
-def lost(reason: str) -> Failure:
+def failure_of_a_lost_process(reason: str) -> Failure:
     """The failure of a process that something other than its own code may have ended."""
     return Failure(outcome=Outcome.CRASHED, cause=Cause.KILLED, reason=reason)
 

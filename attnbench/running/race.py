@@ -35,6 +35,7 @@ from attnbench.records.messages import (
     Weighed,
     impossible,
 )
+from attnbench.records.notes import Note
 from attnbench.records.storage.schema import read_run
 from attnbench.running.pace import Pace
 from attnbench.running.process import Process
@@ -87,7 +88,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Used:
+class Usage:
     """What a process used while it was asked for a lap, as the kernel counts it.
 
     `cpu_s` is NaN where that is unknown, `faults` are pages that it mapped, and `rehearsed` is
@@ -101,36 +102,42 @@ class Used:
 
 @dataclass
 class Entry:
-    """What a race gave of one case: what it `finished` with, or why it `failed`."""
+    """What a race gave of one case: its laps and the last `answer`, or the `failure`."""
 
     laps: dict[int, Sample] = field(default_factory=dict)
-    finished: Finished | None = None
-    failed: Failure | None = None
+    answer: Finished | None = None
+    failure: Failure | None = None
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
     wall_s: float = 0.0  # of an iteration; 0: unknown
-    used: dict[int, Used] = field(default_factory=dict)  # for each lap
+    usage: dict[int, Usage] = field(default_factory=dict)  # for each lap
     was_beside: bool = False  # beside something else when memory ran out
+
+    def add_later(self, failure: Failure) -> None:
+        """Note that the case, which was timed, failed in a later race of its round."""
+        assert self.answer, "it was timed"
+        text = failure_in_later_race(failure.outcome, failure.reason)
+        self.answer = with_fields(self.answer, notes={**self.answer.notes, Note.LATER: text})
 
     @property
     def ending(self) -> Finished | Failure:
         """What its run is made of."""
-        ending = self.failed or self.finished
+        ending = self.failure or self.answer
         assert ending, "a race has ended"
         return ending
 
 
-class Beside:
+class SideWork:
     """What else may run while a round builds and finishes its cases; here nothing does.
 
-    While laps run, and while cases race again, it rests.
+    While laps run, and while cases race again, it pauses.
     """
 
     def ask(self, process: Process, question: ProcessQuestion[A], limit_s: float) -> A | Failure:
         """The answer of a process of the race, as `Process.ask` gives it; meanwhile it goes on."""
         return process.ask(question, limit_s)
 
-    def resting(self) -> AbstractContextManager[None]:
+    def pause(self) -> AbstractContextManager[None]:
         """Within the block nothing else runs."""
         return nullcontext()
 
@@ -145,7 +152,7 @@ class Round(AbstractContextManager["Round"]):
     `start` is called with the name of a series.
     `left_s` gives the seconds left of the budget; once none are left, no case is built, no pair of
     laps begins, and questions are limited to `LEAST_S`. With a `pace`, processes are measured on
-    its core. `beside` is what else may run meanwhile.
+    its core. `side_work` is what else may run meanwhile.
     """
 
     def __init__(
@@ -155,14 +162,14 @@ class Round(AbstractContextManager["Round"]):
         clock: Callable[[], float] = time.monotonic,
         pace: Pace | None = None,
         left_s: Callable[[], float] = lambda: math.inf,
-        beside: Beside | None = None,
+        side_work: SideWork | None = None,
     ) -> None:
         self.start = start
         self.draw = draw
         self.clock = clock
         self.pace = pace
         self.left_s = left_s
-        self.beside = beside or Beside()
+        self.side_work = side_work or SideWork()
         self.observe: Callable[[str], None] = lambda series: None  # called with whose turn it is
         self.limit_s: LimitSeconds = lambda series, wall_s: math.inf
         self.running: dict[str, Process] = {}
@@ -194,35 +201,37 @@ class Round(AbstractContextManager["Round"]):
         self.limit_s = limit_s
         entries = self.attempt(builds, turns, first_lap)
 
-        def again(names: Collection[str]) -> dict[str, Entry]:
-            behind = next_pair(lap for entry in entries.values() for lap in entry.laps)
+        def race_again(names: Collection[str]) -> dict[str, Entry]:
+            next_lap = next_pair(lap for entry in entries.values() for lap in entry.laps)
             once_more = {name: builds[name] for name in names}
-            self.beside.give_way()
-            with self.beside.resting():
-                return self.attempt(once_more, turns, max(first_lap, behind))
+            self.side_work.give_way()
+            with self.side_work.pause():
+                return self.attempt(once_more, turns, max(first_lap, next_lap))
 
-        ended = {name: entry.failed for name, entry in entries.items() if entry.failed}
+        ended = {name: entry.failure for name, entry in entries.items() if entry.failure}
         # perhaps by someone else
         if killed := {name for name, failure in ended.items() if failure.is_killed}:
-            for name, entry in again(killed | entries.keys() - ended.keys()).items():
-                if name in killed or entry.failed is not CUT_OFF:
+            for name, entry in race_again(killed | entries.keys() - ended.keys()).items():
+                if name in killed or entry.failure is None:
                     entries[name] = entry
+                elif entry.failure is not CUT_OFF:
+                    entries[name].add_later(entry.failure)
         for name, entry in entries.items() if again_alone else ():
-            others = any(self.running[other].alive for other in self.running.keys() - {name})
-            others = others or entry.was_beside
-            if others and entry.failed and entry.failed.is_out_of_memory:
+            if entry.was_beside and entry.failure and entry.failure.is_out_of_memory:
                 self.end(self.running)
-                entries |= again({name})
+                entries |= race_again({name})
         return entries
 
     def attempt(self, builds: Builds, turns: ChooseTurns, first_lap: int) -> dict[str, Entry]:
         """Build every case, take its laps in turns, and ask for its values and notes."""
         entries = {name: Entry() for name in builds}
         self.build(entries, builds)
-        often = turns({n: entry.iteration_s for n, entry in entries.items() if not entry.failed})
-        with self.beside.resting():
-            self.take_turns({name: entries[name] for name in often}, often, first_lap)
-        for name in often:
+        turns_of = turns(
+            {n: entry.iteration_s for n, entry in entries.items() if not entry.failure}
+        )
+        with self.side_work.pause():
+            self.take_turns({name: entries[name] for name in turns_of}, turns_of, first_lap)
+        for name in turns_of:
             self.finish(name, entries[name])
         return entries
 
@@ -231,13 +240,13 @@ class Round(AbstractContextManager["Round"]):
         # the same for all, but a new one, which no file kept from earlier runs can anticipate
         common: dict[str, Any] = {"inputs_seed": random.SystemRandom().getrandbits(62)}
         if self.pace:
-            self.pace.ready()
+            self.pace.reset()
             common["core"] = self.pace.core
         for name in self.draw.sample(list(entries), len(entries)):
             self.observe(name)
             entry = entries[name]
             if self.left_s() <= 0:
-                entry.failed = CUT_OFF
+                entry.failure = CUT_OFF
                 continue
             warm = self.ask(name, entry, with_fields(builds[name], **common))
             if warm is not None:
@@ -245,59 +254,60 @@ class Round(AbstractContextManager["Round"]):
                 entry.wall_s = warm.wall_s
 
     def take_turns(
-        self, entries: Mapping[str, Entry], often: Mapping[str, Turns], first_lap: int
+        self, entries: Mapping[str, Entry], turns_of: Mapping[str, Turns], first_lap: int
     ) -> None:
         """Take the laps of every case, pair by pair."""
         for name in entries:
             self.running[name].user_s()  # which counts from now on
         if self.pace:
-            self.pace.ready()
+            self.pace.reset()
         pair = -1
-        for lap, name in in_turns(often, self.draw):
+        for lap, name in in_turns(turns_of, self.draw):
             if lap // 2 > pair and self.left_s() <= 0:
                 break
             pair = lap // 2
             entry = entries[name]
-            if entry.failed is not None:
+            if entry.failure is not None:
                 continue
             self.observe(name)
-            lapped = self.lap(name, entry, often[name])
+            lapped = self.lap(name, entry, turns_of[name])
             if lapped is not None:
-                cpu_s, faults = self.running[name].used()
-                rehearsed = often[name].rehearsed
-                entry.used[first_lap + lap] = Used(cpu_s - lapped.untimed_s, faults, rehearsed)
-                taken = lapped.sample
-                entry.laps[first_lap + lap] = self.pace.beside(taken) if self.pace else taken
+                cpu_s, faults = self.running[name].new_usage()
+                rehearsed = turns_of[name].rehearsed
+                entry.usage[first_lap + lap] = Usage(cpu_s - lapped.untimed_s, faults, rehearsed)
+                sample = lapped.sample
+                entry.laps[first_lap + lap] = self.pace.with_pace(sample) if self.pace else sample
             elif self.pace:  # the next lap is not beside what this one was
-                self.pace.ready()
+                self.pace.reset()
 
     def lap(self, name: str, entry: Entry, turns: Turns) -> Lapped | None:
         """One lap of a case; None where it failed."""
         question = Lap(iterations=turns.iterations, rehearse=turns.rehearsed, left_s=self.left_s())
-        self.running[name].used()  # which counts from now on
+        self.running[name].new_usage()  # which counts from now on
         lapped = self.ask(name, entry, question)
         if lapped is None or lapped.sample.iterations == turns.iterations:
             return lapped
         wrong = f"{lapped.sample.iterations} iterations in place of {turns.iterations}"
-        entry.failed = impossible(f"{wrong} of a sample")
+        entry.failure = impossible(f"{wrong} of a sample")
         self.end([name])
         return None
 
     def finish(self, name: str, entry: Entry) -> None:
         """Get the values and notes of a case, and end a process that cannot go on."""
-        if entry.failed is None and not entry.laps:
-            entry.failed = CUT_OFF
-        if entry.failed is None:
+        if entry.failure is None and not entry.laps:
+            entry.failure = CUT_OFF
+        if entry.failure is None:
             used_s = self.running[name].user_s()
-            entry.finished = self.ask(name, entry, Finish(left_s=self.left_s()))
-            untimed_s = entry.finished.untimed_s if entry.finished else 0.0
-            wrong = contradiction(entry.laps.values(), used_s - untimed_s)
-            wrong = wrong or inconsistency(entry.laps.values())
-            wrong = wrong or understatement(entry.laps, entry.used)
-            if wrong:
-                entry.failed = impossible(wrong)
+            left_s = self.limit_s(name, entry.wall_s) - entry.elapsed_s
+            entry.answer = self.ask(name, entry, Finish(left_s=min(self.left_s(), left_s)))
+            untimed_s = entry.answer.untimed_s if entry.answer else 0.0
+            reason = contradiction(entry.laps.values(), used_s - untimed_s)
+            reason = reason or inconsistency(entry.laps.values())
+            reason = reason or understatement(entry.laps, entry.usage)
+            if reason:
+                entry.failure = impossible(reason)
                 entry.laps = {}
-        if entry.finished is None or entry.failed or entry.finished.needs_new_process:
+        if entry.answer is None or entry.failure or entry.answer.needs_new_process:
             self.end([name])
 
     def ask(self, name: str, entry: Entry, question: ProcessQuestion[A]) -> A | None:
@@ -308,16 +318,25 @@ class Round(AbstractContextManager["Round"]):
         most_s = max(0.0, self.limit_s(name, entry.wall_s) - entry.elapsed_s)
         begun = self.clock()
         limit_s = min(most_s, max(LEAST_S, self.left_s()))
-        answer = self.beside.ask(process, question, limit_s)
-        entry.elapsed_s += self.clock() - begun
+        answer = self.side_work.ask(process, question, limit_s)
+        took_s = self.clock() - begun
+        # an answer that came after its limit waited for this process, which was stopped meanwhile
+        was_stopped = took_s > limit_s + LEAST_S and not isinstance(answer, Failure)
+        entry.elapsed_s += 0.0 if was_stopped else took_s
         if not isinstance(answer, Failure):
             return answer
         cut_off = answer.is_timeout and self.left_s() <= 0
-        entry.failed = CUT_OFF if cut_off else answer
+        entry.failure = CUT_OFF if cut_off else answer
         process.end()
         if answer.is_out_of_memory:
-            entry.was_beside = self.beside.give_way()
+            others_run = any(self.running[other].alive for other in self.running.keys() - {name})
+            entry.was_beside = self.side_work.give_way() or others_run
         return None
+
+
+def failure_in_later_race(outcome: str, reason: str) -> str:
+    """The note of a case that was timed, and that failed in a later race of its round."""
+    return f"{outcome} in a later race of its round: {reason}"
 
 
 def turns(iteration_s: float, settings: Settings) -> Turns:
@@ -338,8 +357,8 @@ def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Iterator[tuple[
 
     A series with fewer pairs than others runs in the first ones.
     """
-    for pair in range(max((own.pairs for own in turns.values()), default=0)):
-        running = [name for name, own in turns.items() if pair < own.pairs]
+    for pair in range(max((series_turns.pairs for series_turns in turns.values()), default=0)):
+        running = [name for name, series_turns in turns.items() if pair < series_turns.pairs]
         order = draw.sample(running, len(running))
         yield from ((2 * pair, name) for name in order)
         yield from ((2 * pair + 1, name) for name in reversed(order))
@@ -377,30 +396,30 @@ def inconsistency(samples: Collection[Sample]) -> str:
     return ""
 
 
-def understatement(laps: Mapping[int, Sample], used: Mapping[int, Used]) -> str:
+def understatement(laps: Mapping[int, Sample], usage: Mapping[int, Usage]) -> str:
     """Why most of these laps cannot have taken what they claim, by the CPU time that each took;
     empty if they can, or where that is unknown.
 
     One lap alone tells nothing.
     """
     impossible = [
-        f"{sample.cpu_s:.3g} s of CPU time in a lap that took {used[number].cpu_s:.3g} s of it"
+        f"{sample.cpu_s:.3g} s of CPU time in a lap that took {usage[number].cpu_s:.3g} s of it"
         for number, sample in laps.items()
-        if sample.device_s is None and used[number].cpu_s > most_cpu_s(sample, used[number])
+        if sample.device_s is None and usage[number].cpu_s > most_cpu_s(sample, usage[number])
     ]
     return impossible[-1] if len(impossible) > max(1, len(laps) / 2) else ""
 
 
-def most_cpu_s(sample: Sample, used: Used) -> float:
+def most_cpu_s(sample: Sample, usage: Usage) -> float:
     """Seconds that a process may compute for a lap, rehearsals and answer included."""
-    rehearsed_s = sample.cpu_s * (1 + used.rehearsed / sample.iterations)
+    rehearsed_s = sample.cpu_s * (1 + usage.rehearsed / sample.iterations)
     most_s = CLAIMED * rehearsed_s + BEFORE_S * sample.iterations
     # half of the faults that have a lap taken again, as its rehearsal and first taking cost less
-    if FAULT_S * used.faults > FAULTING / 2 * sample.cpu_s:
+    if FAULT_S * usage.faults > FAULTING / 2 * sample.cpu_s:
         most_s *= 2
     most_s += ANSWER_S
     # rehearsals go on while faults take more than this share of their time
-    cold_s = min(REHEARSALS_S, FAULT_S * used.faults / COLD)
+    cold_s = min(REHEARSALS_S, FAULT_S * usage.faults / COLD)
     most_s += cold_s * cores_used([sample])
     return most_s
 
@@ -411,21 +430,25 @@ def cores_used(samples: Iterable[Sample]) -> float:
 
 
 def run_of(
-    planned: Planned, part: Part, round_: int, answer: Finished | Weighed | Failure, **more: Any
+    planned: Planned,
+    part: Part,
+    round_: int,
+    answer: Finished | Weighed | Failure,
+    **fields: Any,
 ) -> Run:
     """The run of a case, from its process's answer; failed if that would be refused on reading.
 
-    more: further fields of the run, such as its samples
+    fields: further ones of the run, such as its samples
     """
-    about = {"case": planned.case.key, "part": part, "round": round_, **more}
+    about = {"case": planned.case.key, "part": part, "round": round_, **fields}
     try:
-        return read_run({**about, **stored(answer)})
+        return read_run({**about, **run_fields(answer)})
     except ValueError as error:
         kept = {name: about[name] for name in about if name != "samples"}
-        return read_run({**kept, **stored(impossible(str(error)))})
+        return read_run({**kept, **run_fields(impossible(str(error)))})
 
 
-def stored(answer: Finished | Weighed | Failure) -> dict[str, Any]:
+def run_fields(answer: Finished | Weighed | Failure) -> dict[str, Any]:
     """The fields of a run that an answer gives."""
     if isinstance(answer, Failure):
         return {

@@ -1,6 +1,5 @@
 """Measures a request into a folder's journal; the command line and Python both call this."""
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,16 +8,23 @@ from functools import partial
 from pathlib import Path
 
 from attnbench.analysis.costs import peak_rates
+from attnbench.devices import SYSTEM
 from attnbench.devices.cgroups import cores
 from attnbench.devices.host import quietest_core
-from attnbench.errors import CannotRun, SweepExists
-from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
-from attnbench.records.messages import DescribeMachine, Failure
-from attnbench.records.storage import output
-from attnbench.records.storage.journal import Journal, begun
-from attnbench.records.storage.resuming import done
-from attnbench.records.storage.schema import EndReason, Start
-from attnbench.records.units import many
+from attnbench.errors import CannotRun, DifferentSweep, SweepExists
+from attnbench.records import (
+    CardFacts,
+    Clock,
+    Environment,
+    Planned,
+    Request,
+    Run,
+    Shard,
+    Sweep,
+    messages,
+    storage,
+    units,
+)
 from attnbench.running import weighing
 from attnbench.running.agenda import Agenda
 from attnbench.running.pace import Pace
@@ -40,7 +46,7 @@ def reading_server() -> Pool:
     return Pool(SCRIPT, modules=("torch", READER))
 
 
-def own_server(threads: int, seed: int = 0) -> Pool:
+def measuring_server(threads: int, seed: int = 0) -> Pool:
     """The server of processes that measure this package, and that read cards."""
     return Pool(SCRIPT, modules=(*TORCH, *SHARED), threads=threads, seed=seed)
 
@@ -61,11 +67,11 @@ def measure(
     *,
     share: Share | None = None,
     options_file: bytes = b"",
-    before: Callable[[Environment], None] = lambda here: None,
-    announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
+    before: Callable[[Environment], None] = lambda machine: None,
+    announce: Callable[[Environment, storage.Journal], None] = lambda machine, journal: None,
     observe: Callable[[Progress], None] = lambda progress: None,
     observe_block: ObserveBlock = lambda block, series, runs: None,
-) -> Journal:
+) -> storage.Journal:
     """Measure a plan, or a share of it, into the folder's journal, which may have begun before.
 
     The journal is returned open: until the caller closes it nobody else writes to the folder, and
@@ -84,23 +90,23 @@ def measure(
     observe_block: called whenever series of a block have been timed
     """
     began_s = time.monotonic()
-    here = environment_of(request, pool)
-    before(here)
-    begins = Start(request, here, share.shard if share else None)
+    machine = environment_of(request, pool)
+    before(machine)
+    begins = storage.Start(request, machine, share.shard if share else None)
     with ExitStack() as unless_done, ExitStack() as stack:
-        journal = unless_done.enter_context(Journal(folder, begins))
+        journal = unless_done.enter_context(storage.Journal(folder, begins))
         pace = stack.enter_context(pace_of(request, pool))
         if share is None and options_file:
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
-        announce(here, journal)
+        announce(machine, journal)
         agenda = Agenda(
             request=request,
             plan=share.cases if share else plan.cases,
-            memory_bytes=here.device_memory_bytes or here.memory_bytes,
-            earlier=done(stored),
+            memory_bytes=machine.device_memory_bytes or machine.memory_bytes,
+            earlier=storage.completed_runs(stored, request),
             begun=began_s,
-            rates=peak_rates(here),
+            rates=peak_rates(machine),
         )
         start = starter(pool, request, pace)
         spare = cores_beside(request, pace)
@@ -108,9 +114,9 @@ def measure(
         try:
             visits(observe=observe, observe_block=observe_block)
         except KeyboardInterrupt:
-            journal.end(EndReason.INTERRUPTED)
+            journal.end(storage.EndReason.INTERRUPTED)
             raise
-        journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
+        journal.end(storage.EndReason.BUDGET if agenda.over_budget else storage.EndReason.FINISHED)
         unless_done.pop_all()
     return journal
 
@@ -128,10 +134,14 @@ def starter(pool: Pool, request: Request, pace: Pace | None) -> Callable[..., Pr
     return start
 
 
-def spare_cores(threads: int, pace: Pace | None) -> set[int]:
+def spare_cores(threads: int, pace: Pace | None) -> frozenset[int]:
     """Cores on which nothing is timed; none where all may be."""
-    cores = os.sched_getaffinity(0)
-    return cores - {pace.core} if pace else cores if len(cores) > threads else set()
+    if not SYSTEM.binds:
+        return frozenset()
+    usable = SYSTEM.cores()
+    if cores() <= (1 if pace else threads):  # of several, as a container's limit allows
+        return frozenset()
+    return usable - {pace.core} if pace else usable
 
 
 def cores_beside(request: Request, pace: Pace | None) -> Collection[int]:
@@ -142,8 +152,10 @@ def cores_beside(request: Request, pace: Pace | None) -> Collection[int]:
 
 @contextmanager
 def pace_of(request: Request, pool: Pool) -> Iterator[Pace | None]:
-    """What tells how fast a core is, beside each lap; nothing where wall time is measured."""
-    if request.settings.clock is not Clock.CPU:
+    """What tells how fast a core is, beside each lap; nothing where wall time is measured,
+    or processes cannot be bound to a core.
+    """
+    if request.settings.clock is not Clock.CPU or not SYSTEM.binds:
         yield None
         return
     with Pace(pool.process, quietest_core()) as pace:
@@ -168,9 +180,9 @@ def environment(
     threads: of each process
     dtypes:  number types of which the rates are measured
     """
-    question = DescribeMachine(device=device, threads=threads, dtypes=dtypes)
+    question = messages.DescribeMachine(device=device, threads=threads, dtypes=dtypes)
     answer = pool.ask(question, PEAKS_TIMEOUT_S)
-    if isinstance(answer, Failure):
+    if isinstance(answer, messages.Failure):
         raise CannotRun(f"no worker process could be started: {answer.reason}")
     return answer.environment
 
@@ -178,21 +190,28 @@ def environment(
 def store_options(folder: Path, options_file: bytes) -> None:
     """Write the options of a sweep into its folder; those that it began with stay."""
     if not (folder / FILE).exists():
-        output.write(folder / FILE, options_file)
+        storage.output.write(folder / FILE, options_file)
 
 
 def refuse_begun(folder: Path) -> None:
     """Raises `SweepExists` if a sweep began in the folder."""
-    if begun(folder):
+    if storage.begun(folder):
         raise SweepExists(folder)
 
 
-def add_missing_records(journal: Journal, plan: Plan) -> Sweep:
+def add_missing_records(journal: storage.Journal, plan: Plan) -> Sweep:
     """The stored sweep, after adding cases and cards that its journal lacks, as after damage."""
-    known = {planned.case.key for planned in journal.sweep.plan}
-    facts = {card.mechanism for card in journal.sweep.cards}
+    planned_keys = {planned.case.key for planned in journal.sweep.plan}
+    facts = {card.mechanism: card for card in journal.sweep.cards}
+    for card in plan.cards:
+        stored = facts.get(card.mechanism, card)
+        if stored.code and card.code and stored.code != card.code:
+            raise DifferentSweep(
+                f"cannot resume {journal.sweep.name!r}: the code of {card.mechanism} is not that"
+                " which was measured; measure it into another folder with --out"
+            )
     missing: list[CardFacts | Planned] = [c for c in plan.cards if c.mechanism not in facts]
-    missing += [planned for planned in plan.cases if planned.case.key not in known]
+    missing += [planned for planned in plan.cases if planned.case.key not in planned_keys]
     if missing:
         journal.append(*missing)
     return journal.held()  # runs whose case had been lost count again
@@ -202,7 +221,7 @@ def refuse_empty(sweep: Sweep, folder: Path) -> None:
     """Raises `CannotRun`, with the first of the stored reasons, if no case of the sweep ran."""
     if not any(run.elapsed_s for run in sweep.runs):
         raise CannotRun(
-            f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
+            f"nothing was measured: 0 of {units.many(len(sweep.plan), 'case')} ran;"
             f" {first_reason(sweep.plan, sweep.runs)};"
             f" attnbench report '{folder}' lists all, and why"
         )

@@ -29,15 +29,19 @@ def split(costs_s: Mapping[Block, float], shards: int) -> list[list[Block]]:
     return parts
 
 
-def share(plan: Sequence[Planned], request: Request, shard: Shard | None) -> Sequence[Planned]:
+def cases_of_shard(
+    plan: Sequence[Planned], request: Request, shard: Shard | None
+) -> Sequence[Planned]:
     """The cases that a shard measures; without one, all. Raises `UsageError`."""
     if shard is None:
         return plan
-    own = split(seconds_of_blocks(plan, request), shard.of)[shard.number - 1]
-    return tuple(planned for planned in plan if planned.block in own)
+    shard_blocks = split(seconds_of_blocks(plan, request), shard.of)[shard.number - 1]
+    return tuple(planned for planned in plan if planned.block in shard_blocks)
 
 
 def makespan_s(plan: Sequence[Planned], request: Request, shards: int) -> float:
     """Predicted seconds of the slowest shard. Raises `UsageError`."""
-    own = (share(plan, request, Shard(number, shards)) for number in range(1, shards + 1))
-    return max(foresee(request, cases, None).total_s for cases in own)
+    shares = (
+        cases_of_shard(plan, request, Shard(number, shards)) for number in range(1, shards + 1)
+    )
+    return max(foresee(request, cases, None).total_s for cases in shares)

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from attnbench.records import Clock, Outcome, Planned, Run, Sample, Workload
-from attnbench.records.notes import Note
+from attnbench.records import Clock, Outcome, Planned, Run, Sample, Workload, notes
 
 FAR = 4  # times the longest length examined for odd behaviour, from which another one is
 SHORT = 1 / 8  # share of a run's samples that an iteration to be examined again may take
@@ -18,7 +17,7 @@ def is_suspicious(
     planned: Planned,
     curve: Sequence[tuple[Workload, Run]],
     *,
-    again: bool,
+    is_later_round: bool,
     iteration_s: float,
     samples_s: float,
 ) -> bool:
@@ -29,17 +28,17 @@ def is_suspicious(
 
     planned:     the case to be measured
     curve:       the runs so far of all lengths of its curve, with their workloads
-    again:       whether the first round is over
+    is_later_round:       whether the first round is over
     iteration_s: predicted seconds of an iteration
     samples_s:   seconds of all samples of a run
     """
     if planned.own:
         return False
     length = planned.case.workload.seq_len
-    if again:
+    if is_later_round:
         timed = (w.seq_len for w, run in curve if run.outcome is Outcome.OK)
         return iteration_s <= SHORT * samples_s and length <= min(timed, default=length)
-    examined = (w.seq_len for w, run in curve if Note.EXAMINED in run.notes)
+    examined = (w.seq_len for w, run in curve if notes.Note.EXAMINED in run.notes)
     return length >= FAR * max(examined, default=0)
 
 
@@ -50,16 +49,16 @@ def with_sign(first: Run | None, run: Run) -> Run:
     """
     if first is None or not run.round or run.outcome is not Outcome.OK:
         return run
-    before_s = seconds(first.samples)
-    now_s = seconds(run.samples)
+    before_s = undisturbed_s(first.samples)
+    now_s = undisturbed_s(run.samples)
     if len(before_s) < LEAST_LAPS or not now_s or min(before_s) <= LESS * max(now_s):
         return run
     sign = f"took more than {LESS:g} times as long in the first round as in a later one"
-    signs = dict.fromkeys(filter(None, [*run.notes.get(Note.SUSPECT, "").split("; "), sign]))
-    return replace(run, notes={**run.notes, Note.SUSPECT: "; ".join(signs)})
+    signs = dict.fromkeys(filter(None, [*run.notes.get(notes.Note.SUSPECT, "").split("; "), sign]))
+    return replace(run, notes={**run.notes, notes.Note.SUSPECT: "; ".join(signs)})
 
 
-def seconds(samples: Iterable[Sample]) -> list[float]:
+def undisturbed_s(samples: Iterable[Sample]) -> list[float]:
     """Seconds of an iteration in each lap by the device's clock or in CPU time, without laps that
     were disturbed.
     """

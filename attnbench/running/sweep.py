@@ -61,7 +61,7 @@ def make_visits(
     observe:       called whenever another process has its turn
     observe_block: called whenever series of a block have been timed
     """
-    store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and not agenda.is_done(p)))
+    store(*(agenda.skipped_run(p) for p in agenda.plan if p.refusal and not agenda.is_done(p)))
     visits = order.visits(agenda)
     visit = next(visits, None)
     weigher = partial(start, round_=0, measures_memory=True)
@@ -74,33 +74,38 @@ def make_visits(
                 number = visit.round
                 starts = partial(start, round_=number)
                 how = (agenda.clock, pace, agenda.left_s, weighings)
-                processes = Round(starts, agenda.draw(), *how)
+                processes = Round(starts, agenda.order_generator(), *how)
                 under_way.enter_context(processes)
             block = visit.cases[0].block
-            processes.observe = partial(shown, agenda, block, observe)
+            processes.observe = partial(report_progress, agenda, block, observe)
             cases = {planned.case.key: planned for planned in visit.cases}
             untimed = {key for key, planned in cases.items() if not agenda.is_done(planned)}
-            runs = made(agenda, processes, visit, weighings)
-            store(*(agenda.whole(cases[run.case], run) for run in runs))
-            visit = order.after(visits, runs)
+            runs = make_visit(agenda, processes, visit, weighings)
+            store(*(agenda.with_earlier_laps(cases[run.case], run) for run in runs))
+            visit = order.next_visit(visits, runs)
             timed = [run.case for run in runs if run.outcome is Outcome.OK and run.case in untimed]
             if timed:
                 series = [str(agenda.series(cases[key])) for key in timed]
-                runs_so_far = {str(name): own for name, own in agenda.runs_of(block).items()}
+                runs_so_far = {str(name): rounds for name, rounds in agenda.runs_of(block).items()}
                 observe_block(block, series, runs_so_far)
-            weighings.make_again(processes)
+            weighings.repeat_failures(processes)
             if visit is None:
-                weighings.make_rest(processes)
-    store(*(agenda.left_out(p) for p in agenda.waiting.values() if not agenda.is_done(p)))
+                weighings.measure_remaining(processes)
+    store(*(agenda.skipped_run(p) for p in agenda.waiting.values() if not agenda.is_done(p)))
 
 
-def made(agenda: Agenda, processes: Round, visit: Visit, weighings: Weighings) -> Sequence[Run]:
-    """The runs of a visit; none of a case that the budget cut off, or whose run comes later."""
+def make_visit(
+    agenda: Agenda, processes: Round, visit: Visit, weighings: Weighings
+) -> Sequence[Run]:
+    """Make a visit, and return its runs.
+
+    There is none of a case that the budget cut off, or whose run comes later.
+    """
     if visit.part is Part.TIME:
-        with weighings.beside(visit.cases):
+        with weighings.while_racing(visit.cases):
             return race(agenda, processes, visit.cases)
     (planned,) = visit.cases
-    return () if weighings.takes(planned) else weighings.alone(processes, planned)
+    return () if weighings.postpone(planned) else weighings.measure_alone(processes, planned)
 
 
 def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run]:
@@ -117,8 +122,8 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
     )
     if keep_too_much(agenda, cases):
         processes.end(processes.running)
-    return [
-        run_of(
+    runs = {
+        name: run_of(
             names[name],
             Part.TIME,
             agenda.round,
@@ -127,8 +132,9 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
             elapsed_s=entry.elapsed_s,
         )
         for name, entry in entries.items()
-        if entry.failed is not CUT_OFF
-    ]
+        if entry.failure is not CUT_OFF
+    }
+    return [agenda.with_overtime(names[name], run) for name, run in runs.items()]
 
 
 def build(agenda: Agenda, planned: Planned) -> Build:
@@ -141,7 +147,9 @@ def build(agenda: Agenda, planned: Planned) -> Build:
     )
 
 
-def shown(agenda: Agenda, block: Block, observe: Callable[[Progress], None], running: str) -> None:
+def report_progress(
+    agenda: Agenda, block: Block, observe: Callable[[Progress], None], running: str
+) -> None:
     """Report what runs now."""
     done = sum(map(len, agenda.runs.values()))
     observe(Progress(done, block.mode, block.seq_len, running, agenda.round, agenda.left_s()))

@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from attnbench.devices.finding import find
+from attnbench.devices import find
 from attnbench.records import Clock, Outcome, Part, Planned, Request, Run
 from attnbench.records.messages import A, Failure, MeasureMemory, ProcessQuestion, Weighed, of_case
 from attnbench.running import stopping
 from attnbench.running.agenda import Agenda
-from attnbench.running.memory import fit_together, is_crowded, waits
+from attnbench.running.memory import can_wait, fit_together, is_crowded
 from attnbench.running.process import Process, ask_fresh
-from attnbench.running.race import LEAST_S, Beside, Round, run_of
+from attnbench.running.race import LEAST_S, Round, SideWork, run_of
 
 LATE = Failure(outcome=Outcome.TIMEOUT, reason="no answer in time beside others; killed")
 
@@ -41,7 +41,7 @@ class Measurement:
         return now_s - self.begun_s - self.rested_s
 
 
-class Weighings(Beside, AbstractContextManager["Weighings"]):
+class Weighings(SideWork, AbstractContextManager["Weighings"]):
     """The measurements of memory of a sweep, beside its races where there are cores for them.
 
     agenda: the plan, which learns what was measured
@@ -61,8 +61,8 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
         self.start = start
         self.store = store
         self.cores = cores
-        self.due = deque[Planned]()
-        self.again = deque[Planned]()  # those that failed beside others: to be made alone
+        self.waiting = deque[Planned]()
+        self.to_repeat = deque[Planned]()  # those that failed beside others: to be made alone
         self.racing: Sequence[Planned] = ()
         self.under_way: Measurement | None = None
         self.rests = 0  # how many blocks forbid it to run
@@ -71,16 +71,16 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
         if self.under_way:
             self.under_way.process.end()
 
-    def takes(self, planned: Planned) -> bool:
+    def postpone(self, planned: Planned) -> bool:
         """Take a case whose memory can be measured beside later races; whether it is one."""
-        if not self.cores or not waits(self.agenda, planned):
+        if not self.cores or not can_wait(self.agenda, planned):
             return False
         self.agenda.owe(planned)
-        self.due.append(planned)
+        self.waiting.append(planned)
         return True
 
     @contextmanager
-    def beside(self, cases: Sequence[Planned]) -> Iterator[None]:
+    def while_racing(self, cases: Sequence[Planned]) -> Iterator[None]:
         """Within the block these cases race, and only what fits into memory with them may run."""
         self.racing = cases
         if self.under_way and not self.fits(self.under_way.planned):
@@ -114,7 +114,7 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
         return process.receive(question, max(0.0, end_s - self.agenda.clock()))
 
     @contextmanager
-    def resting(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Within the block nothing is measured; what cannot be stopped is ended."""
         self.rests += 1
         begun_s = self.agenda.clock()
@@ -134,18 +134,18 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
         if self.under_way is None:
             return False
         self.under_way.process.end()
-        self.again.append(self.under_way.planned)
+        self.to_repeat.append(self.under_way.planned)
         self.under_way = None
         return True
 
     def advance(self) -> None:
         """Take what has been measured, and begin what is due."""
         if self.under_way:
-            self.look(self.under_way)
-        if self.under_way or self.again or self.agenda.left_s() <= 0:
+            self.check_progress(self.under_way)
+        if self.under_way or self.to_repeat or self.agenda.left_s() <= 0:
             return
-        if planned := next(filter(self.fits, self.due), None):
-            self.due.remove(planned)
+        if planned := next(filter(self.fits, self.waiting), None):
+            self.waiting.remove(planned)
             self.begin(planned)
 
     def begin(self, planned: Planned) -> None:
@@ -159,7 +159,7 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
         if failure := process.send(question):
             self.end(self.under_way, failure)
 
-    def look(self, under_way: Measurement) -> None:
+    def check_progress(self, under_way: Measurement) -> None:
         """See whether a measurement has ended, or is late."""
         answer = under_way.process.poll(under_way.question)
         if answer is None and self.left_s(under_way) <= 0:
@@ -184,32 +184,33 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
         while self.under_way:
             most_s = min(self.left_s(self.under_way), max(LEAST_S, self.agenda.left_s()))
             self.under_way.process.wait(max(0.0, most_s))
-            self.look(self.under_way)
+            self.check_progress(self.under_way)
             if self.agenda.left_s() <= 0:
                 self.give_way()
 
-    def make_again(self, processes: Round) -> None:
+    def repeat_failures(self, processes: Round) -> None:
         """Measure alone what failed beside others."""
-        while self.again:
-            self.make(processes, self.again.popleft())
+        while self.to_repeat:
+            self.measure_and_store(processes, self.to_repeat.popleft())
 
-    def make_rest(self, processes: Round) -> None:
+    def measure_remaining(self, processes: Round) -> None:
         """Measure whatever no race has left time for, as far as the budget goes."""
         self.finish()
-        self.again.extend(self.due)
-        self.due.clear()
-        self.make_again(processes)
+        self.to_repeat.extend(self.waiting)
+        self.waiting.clear()
+        self.repeat_failures(processes)
 
-    def make(self, processes: Round, planned: Planned) -> None:
+    def measure_and_store(self, processes: Round, planned: Planned) -> None:
         """Measure a case alone and store what comes of it."""
-        runs = self.alone(processes, planned)
+        runs = self.measure_alone(processes, planned)
         self.store(*runs)
         self.agenda.record((planned,), runs)
 
-    def alone(self, processes: Round, planned: Planned) -> list[Run]:
+    def measure_alone(self, processes: Round, planned: Planned) -> list[Run]:
         """Measure peaks and counts of a case in a process of its own, unless the budget has ended.
 
-        A profiler that has run makes a process slower.
+        A profiler that has run makes a process slower. Where memory runs out while processes of the
+        round idle, which hold some, as their contexts on a GPU, they end and it is measured again.
         """
         self.finish()
         begun_s = self.agenda.clock()
@@ -221,10 +222,15 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
             processes.end(processes.running)
         start = partial(self.start, name)
         answer = ask_fresh(start, question_of(planned), self.limit_s(planned))
+        idle = [other for other, process in processes.running.items() if process.alive]
+        if isinstance(answer, Failure) and answer.is_out_of_memory and idle:
+            processes.end(idle)
+            answer = ask_fresh(start, question_of(planned), self.limit_s(planned))
         if isinstance(answer, Failure) and answer.is_timeout and self.agenda.left_s() <= 0:
             return []
         elapsed_s = self.agenda.clock() - begun_s
-        return [run_of(planned, Part.MEMORY, 0, answer, elapsed_s=elapsed_s)]
+        run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=elapsed_s)
+        return [self.agenda.with_overtime(planned, run)]
 
     def limit_s(self, planned: Planned) -> float:
         """Seconds that measuring a case may take."""
@@ -238,7 +244,8 @@ class Weighings(Beside, AbstractContextManager["Weighings"]):
 def is_possible(request: Request, cores: float) -> bool:
     """Whether memory can be measured beside races, on a machine with so many cores.
 
-    What runs on a GPU is not stopped with its process.
+    Not on a GPU: what a process has started there goes on while it is stopped, its memory stays
+    taken, and copies of both share the bus.
     """
     timed = 1 if request.settings.clock is Clock.CPU else request.settings.threads
     return cores > timed and not find(request.device).gpus and stopping.is_possible()

@@ -22,7 +22,7 @@ from attnbench.commands.recommend.analysis import recommend, recommendations
 from attnbench.records import Cause, Mode, Outcome, Part
 from attnbench.records.metrics import MEMORY, STATE, TIME
 from attnbench.report.answers import answer, sentences
-from attnbench.report.names import named
+from attnbench.report.names import with_labels
 from attnbench.report.page import report_tables
 from attnbench.report.styles import SUSPECT
 from tests.report.test_any_sweep import sweeps
@@ -56,7 +56,7 @@ def lengths_of(cases, conclusion, series):
     return {*map(int, known["seq_len"])}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=9, deadline=None)
 @given(sweeps())
 def test_conclusions_of_any_sweep_speak_of_what_was_measured_alone(whole):
     analysis = analyse(whole)
@@ -84,7 +84,7 @@ def test_conclusions_of_any_sweep_speak_of_what_was_measured_alone(whole):
 
 
 @pytest.mark.long
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=9, deadline=None)
 @given(sweeps())
 def test_sentences_and_tables_of_any_sweep_keep_to_the_conclusions(whole):
     analysis = analyse(whole)
@@ -118,7 +118,7 @@ def test_a_suspect_is_marked_wherever_it_is_shown_and_comes_last():
     assert {*analysis.suspects} == {"fastformer:eager"}
     tables = [*report_tables(analysis)]
     seen = 0
-    for table in named(tables, analysis.answers.series, analysis.suspects):
+    for table in with_labels(tables, analysis.answers.series, analysis.suspects):
         rows = [row for row in table.rows if any("Fastformer" in cell.text for cell in row)]
         if not rows or table.columns[0] not in ("Mechanism",):
             continue

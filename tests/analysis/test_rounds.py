@@ -121,14 +121,14 @@ def test_a_series_in_few_blocks_adds_degrees_of_freedom_only_there():
     assert independent(residuals, dfs, pairs) <= (8 + 1) * (3 - 1)
 
 
-USUAL, OTHERS = ("slow core", "layouts", "all"), pytest.mark.long
+USUAL = "all"  # that vary; each alone is long
 
 
 # reports/coverage.md has what 2,000 sweeps give: 94 to 96 %
 @pytest.mark.parametrize(
     ("series", "rounds", "sweeps", "name"),
     [
-        pytest.param(*sizes, name, marks=() if name in USUAL else OTHERS)
+        pytest.param(*sizes, name, marks=() if name == USUAL else pytest.mark.long)
         for sizes in ((2, 3, 1500), (2, 8, 500), (4, 3, 500))
         for name in SITUATIONS
         if name not in (UNSTEADY, ONE_LAYOUT)
@@ -171,7 +171,13 @@ def test_intervals_of_a_divided_sweep_contain_the_truth(series, blocks, shards):
     assert 0.935 < np.mean(held) < 0.985
 
 
-@pytest.mark.parametrize("name", ["drift", "processes", "all"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == USUAL else pytest.mark.long)
+        for name in ("drift", "processes", "all")
+    ],
+)
 def test_stopping_at_a_precision_keeps_the_coverage(name: str):
     held, _, rounds, _ = stopped(SITUATIONS[name], 2, 0.7, sweeps=200)
     assert 4 <= rounds.min() < rounds.mean() < 12

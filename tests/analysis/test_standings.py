@@ -33,7 +33,10 @@ def told_apart(drawn, pairs, series):
     return (apart > factors).any(axis=1)
 
 
-@pytest.mark.parametrize("situation", ["processes", "drift", "all"])
+@pytest.mark.parametrize(
+    "situation",
+    [*(pytest.param(each, marks=pytest.mark.long) for each in ("processes", "drift")), "all"],
+)
 def test_equal_series_are_told_apart_in_few_sweeps(situation):
     false = 0
     for series in (2, 5):

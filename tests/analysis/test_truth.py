@@ -102,6 +102,7 @@ def test_wrong_rules_of_verbs_are_found(monkeypatch):
             lambda analysis, mode: frozenset(analysis.cases["series"]),
             "which was not timed",
             id="a baseline that failed",
+            marks=pytest.mark.long,
         ),
     ],
 )

@@ -97,6 +97,18 @@ def test_a_comparison_is_told_once_when_its_interval_excludes_a_tenth_either_way
     assert told(6) == {}, "each is told once"
 
 
+def test_two_rounds_of_two_series_decide_nothing_and_three_do():
+    """Two rounds may agree by chance; three series in two rounds have a common variance."""
+
+    def told(rounds, names):
+        took = {"a": 0.1, "abc": 0.2, "abcde": 0.4}
+        runs = {name: uneven(name, took[name], rounds) for name in names}
+        return len(BlockResults({}, None).decided(BLOCK, runs))
+
+    assert [told(rounds, ["a", "abc"]) for rounds in (2, 3)] == [0, 1]
+    assert [told(rounds, ["a", "abc", "abcde"]) for rounds in (2, 3)] == [3, 3]
+
+
 def test_what_a_comparison_of_stacks_says_is_of_a_layer():
     results = BlockResults({"abc": 4}, None)
     runs = {"a": uneven("a", 0.1, 4), "abc": uneven("abc", 0.2, 4)}
@@ -109,3 +121,16 @@ def test_what_a_comparison_of_stacks_says_is_of_a_layer():
 def test_what_is_not_ranked_is_not_compared(note):
     odd = tuple(replace(run, notes={note: "yes"}) for run in uneven("a", 0.1, 4))
     assert BlockResults({}, None).decided(BLOCK, {"a": odd, "abc": uneven("abc", 0.2, 4)}) == []
+
+
+def test_what_was_suspect_in_another_block_is_neither_told_nor_compared():
+    """As in the report, which ranks no case of such a series."""
+    results = BlockResults({}, None)
+    shorter = BLOCK._replace(seq_len=128)
+    odd = (replace(run("fast"), notes={"suspect": "ignored tokens of its input"}),)
+    results.first_times(shorter, ["fast"], {"fast": odd})
+    here = {"fast": (run("fast"),), "slow": (run("slow"),), "middle": (run("middle"),)}
+    assert [each.series for each in results.first_times(BLOCK, [*here], here)] == ["middle", "slow"]
+    others = {"fast": uneven("a", 0.1, 4), "abc": uneven("abc", 0.2, 4)}
+    assert results.decided(BLOCK, others) == []
+    assert len(BlockResults({}, None).decided(BLOCK, others)) == 1

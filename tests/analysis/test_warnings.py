@@ -60,7 +60,7 @@ def test_causal_and_full_attention_in_one_sweep_is_a_warning():
     ]
     causal = warned(replace(whole, plan=tuple(plan)))
     assert causal == (
-        "always causal, while the others attend to all tokens: mamba2:eager; --causal makes all"
+        "always causal, while tokens of the others see later ones: mamba2:eager; --causal makes all"
         " causal"
     )
     mine = next(p.case.key for p in whole.plan if p.case.mechanism == "mamba2")

@@ -111,7 +111,7 @@ class Tally:
         for number, ratio in enumerate(one.ratios):
             self.verdicts[ratio, one.pairs, str(found[f"m:f{number}"].verdict)] += 1
         if (more_s := advised_s(report)) is not None:
-            advised = {case.name for case in looks.undecided}
+            advised = {case.name for case in looks.undecided_cases}
             _, again = one.checked(more_s, seed=10**6 + one.seed)
             verdicts = [found.verdict for found in again.findings]
             self.advice["worlds"] += 1

@@ -15,14 +15,20 @@ from statistics import median
 
 import attnbench
 from attnbench.analysis.statistics.curves import series_names
-from attnbench.commands.model.command import in_a_row, mechanisms, sizes
+from attnbench.commands.model.command import mechanisms, sizes_of, stacks, weight_bytes
 from attnbench.commands.model.configuration import fields
 from attnbench.commands.model.configured_layers import layers
-from attnbench.commands.model.costs import by_round, estimated, mechanism_of, summed
+from attnbench.commands.model.costs import (
+    by_round,
+    estimates,
+    mechanism_of,
+    sum_of_layers,
+)
 from attnbench.commands.model.mechanisms import measurable
 from attnbench.records.selection import layers as stacked
 from attnbench.records.storage.journal import load
 from attnbench.running.request.options import read
+from attnbench.running.request.requests import request
 
 COMMON = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
 LATENT = {"kv_lora_rank": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64}
@@ -68,7 +74,7 @@ def built(kind, folder):
     sizes = {"num_hidden_layers": 4, **COMMON, **MODELS[kind], "model_type": kind}
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(sizes))
-    found = measurable(file)
+    found = measurable(file, feeds=False)
     names = {one.words: one.mechanism for one in found.kinds}
     order = [name for _, one in layers(fields(file)) if (name := names[one.kind])]
     runs = [(name, len([*same])) for name, same in groupby(order)]
@@ -80,16 +86,11 @@ def ratios(kind, folder, seconds):
     found, stack = built(kind, folder)
     sweep = folder / "sweep"
     if not sweep.exists():
-        given = {**sizes(found), "mode": "decode,inference", "lengths": "256"}
-        kinds = in_a_row(mechanisms(kind, found), read({**given, "dtype": "float32"}))
-        attnbench.sweep(
-            **given,
-            models=[*kinds, stack],
-            precision=0.01,
-            budget=seconds,
-            out=sweep,
-            progress=False,
-        )
+        given = {**sizes_of(found), "mode": "decode,inference", "lengths": "256"}
+        chosen = mechanisms(kind, found)
+        asked = request({**read({**given, "dtype": "float32"}), "models": tuple(chosen)})
+        kinds = stacks(chosen, weight_bytes(asked))
+        swept(given, [*kinds, stack], seconds, sweep)
     stored = load(sweep)
     names = series_names(stored.plan)
     counts, whole = matched(stored.plan, names, mechanisms(kind, found))
@@ -104,7 +105,7 @@ def ratios(kind, folder, seconds):
         for place, rounds in by_round(stored, names).items()
     }
     logs = {place: own for place, own in logs.items() if own}
-    return {place: (ratio, len(logs[place])) for place, ratio in estimated(logs).items()}
+    return {place: (ratio, len(logs[place])) for place, ratio in estimates(logs).items()}
 
 
 def matched(plan, names, layers_of):
@@ -121,9 +122,15 @@ def matched(plan, names, layers_of):
     return {name: layers_of[mechanism] for name, mechanism in of.items()}, whole
 
 
+def swept(given, models, seconds, folder):
+    """A sweep of the kinds of layers beside what they are compared with, within so many seconds."""
+    budget = {"budget": seconds, "precision": 0.01}
+    attnbench.sweep(**given, **budget, models=models, out=folder, progress=False)
+
+
 def shared(laps, counts, whole):
     """The sums in pairs of laps that the stack has too."""
-    return {pair: total for pair, total in summed(laps, counts).items() if pair in whole}
+    return {pair: total for pair, total in sum_of_layers(laps, counts).items() if pair in whole}
 
 
 def main(folder, seconds="90s"):

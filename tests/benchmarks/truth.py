@@ -16,6 +16,9 @@ interval* may be false in 5 % of cases: that a series is the fastest, faster fro
 at all lengths or at none, and the exponent of a cost. *Always* and *never* are held against all
 lengths of the sweep, also those between measured ones.
 
+So are the lines that a sweep prints while it runs ("decided so far"): the interval of each, which
+may not hold the true ratio in 5 % of them.
+
 So are the conclusions of the verbs that read sweeps: what `recommend` ranks at the middle length
 and what fits into 64 MiB; claims on two series by `claims`; what `compare` says of a second sweep
 of the same world, in which the first series takes as long, 1.6 times or half as long; and whether
@@ -39,6 +42,7 @@ import numpy as np
 from attnbench.analysis.conclusions import Answer, Conclusion, Question
 from attnbench.analysis.costs import MARGIN
 from attnbench.analysis.report import analyse
+from attnbench.analysis.visits import BlockResults
 from attnbench.records import Mode, Outcome, Part
 from attnbench.records.metrics import MEMORY, TIME
 from tests.benchmarks.header import begin
@@ -67,6 +71,25 @@ class Verdict:
     answer: Answer
     wrong: tuple[str, ...]
     true: bool | None
+
+
+class Lines:
+    """Compares what a sweep prints as decided with its world; `visited` is told of each block."""
+
+    def __init__(self, world):
+        self.world = world
+        self.results = BlockResults({}, TOKENS)
+        self.verdicts = []
+
+    def visited(self, block, _, runs):
+        """What a visit to a block decides."""
+        for each in self.results.decided(block, runs):
+            fast_s, slow_s = (
+                self.world.nature(name).seconds(block.mode, block.seq_len)
+                for name in (each.fast, each.slow)
+            )
+            true = each.low <= slow_s / fast_s <= each.high
+            self.verdicts.append(Verdict("decided so far", Answer.WINNER, (), true))
 
 
 class Judge:
@@ -288,10 +311,11 @@ def tally(seeds):
     held, wrong, by_budget = Counter(), Counter(), Counter()
     for seed in seeds:
         world = drawn(seed)
-        judge = Judge(world, measured(world))
+        lines = Lines(world)
+        judge = Judge(world, measured(world, lines.visited))
         budget = next(most for most in BUDGETS if world.budget_s <= most + 1)
         wrong.update(baselines_wrong(judge))
-        for verdict in chain(judge.verdicts(), judge.of_verbs()):
+        for verdict in chain(judge.verdicts(), judge.of_verbs(), lines.verdicts):
             held[str(verdict.question), str(verdict.answer), verdict.true] += 1
             wrong.update(f"{verdict.question}: {text}" for text in verdict.wrong)
             open_ = verdict.answer is Answer.NOT_KNOWN

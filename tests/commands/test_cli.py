@@ -1,6 +1,5 @@
 """The command line as a user meets it, with real workers."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -8,9 +7,7 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.commands.doctor.command import missing_devices
 from attnbench.commands.verbs import VERBS
-from attnbench.devices.kinds import cuda
 from attnbench.records.storage.journal import load
 from tests.commands.commands import here, python, refused
 
@@ -123,41 +120,6 @@ def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
     other = here("sweep", *QUICK, "--resume", folder, code=2)
     assert "cannot resume" in other.stderr
     assert (folder / "sweep.jsonl").read_bytes() == before
-
-
-def test_models_lists_what_runs_here_and_shows_one_in_full():
-    done = here("models", "*former")
-    assert "fastformer" in done.stdout
-    assert "xformers" not in done.stdout, "it does not run here"
-    assert "xformers" in here("models", "transformer").stdout
-    done = here("models", "fastformer")
-    for words in (
-        "softmax_i(w_qᵀ q_i / √d)",
-        "arXiv:2108.09084",
-        "interaction = product",
-        "folded",
-    ):
-        assert words in done.stdout
-    assert json.loads(here("models", "fastformer", "--json").stdout)["class"] == "M"
-
-
-@pytest.mark.long
-def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
-    done = here("doctor", "--device", "cpu", "--json")
-    found = json.loads(done.stdout)
-    assert found["matmul_flops"] > 1e8
-    assert found["copy_bytes"] > 1e7
-    assert any("xformers" in form for form in found["forms_that_do_not_run"])
-    shown = " ".join(here("doctor", "--device", "cpu").stdout.split())
-    assert "arithmetic " in shown
-    assert all(form in shown for form in found["forms_that_do_not_run"])
-    assert all(name.replace("_", " ") in shown for name in found if name.startswith("no_"))
-
-
-def test_the_doctor_says_why_a_machine_with_a_gpu_cannot_use_it(monkeypatch):
-    monkeypatch.setattr(cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(cuda, "built_for", lambda platform: False)
-    assert missing_devices() == {"no cuda": "the installed torch was built without CUDA"}
 
 
 def test_help_and_version():

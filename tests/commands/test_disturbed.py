@@ -7,7 +7,7 @@ from attnbench.devices.kinds.cpu import Cpu
 from attnbench.errors import StoreError
 from attnbench.records.storage.journal import FILE, KEPT, load
 from attnbench.running.request.options import read
-from tests.commands.test_sweeps import SMALL, soon
+from tests.commands.test_notebook import SMALL, soon
 from tests.records.storage.test_disturbed import replaced
 
 

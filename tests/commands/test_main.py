@@ -7,7 +7,7 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from attnbench.commands import console, main, verbs
+from attnbench.commands import main, verbs
 from attnbench.errors import CannotRun
 from tests.commands.commands import here, python, refused
 
@@ -95,10 +95,3 @@ def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words):
 
 def test_without_a_verb_the_help_is_shown():
     assert "Commands:" in here(code=2).stderr
-
-
-def test_a_newline_in_the_name_of_a_folder_is_shown_and_not_printed(capsys):
-    console.err().print("figures and tables are in a\nb\x1b[2J")
-    assert capsys.readouterr().err == "figures and tables are in a\\nb\\x1b[2J\n"
-    console.out().print("an equation\nof no.py:X:default")  # which is a picture to rich
-    assert capsys.readouterr().out == "an equation\nof no.py:X:default\n"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.commands.commands import refused
 
-STORED = Path(__file__).parents[2] / "reports" / "cpu-decode"
+STORED = Path(__file__).parents[1] / "data" / "small"
 VERBS = {
     "sweep": ("sweep", "--models", "fnet", "--lengths", "16", "--out"),
     "shard": ("sweep", "--models", "fnet", "--lengths", "16", "--shard", "1/2", "--out"),
@@ -40,7 +40,7 @@ def test_what_cannot_be_written_is_refused_in_one_line(verb, tmp_path):
 @pytest.mark.long
 def test_a_report_in_the_place_of_a_file_leaves_what_is_there(tmp_path):
     shutil.copy(STORED / "sweep.jsonl", tmp_path)
-    (tmp_path / "decode.png").mkdir()
+    (tmp_path / "fig2.png").mkdir()
     said = refused("report", tmp_path)
     assert "is a directory; name a file, not a folder; the journal is intact" in said
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["decode.png", "sweep.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fig2.png", "sweep.jsonl"]

@@ -9,11 +9,9 @@ import pytest
 from attnbench.commands.explain import command as explain
 from attnbench.commands.judge import command as judge
 from attnbench.commands.model import command as model
-from attnbench.commands.options import with_sweep_options
 from attnbench.commands.verbs import VERBS, command
 from attnbench.running.request.options import flag, options
 from tests.commands.commands import here, python, refused
-from tests.doubles import command_line
 
 ROOT = Path(__file__).parents[2] / "attnbench"
 # loaded by no help and no completion
@@ -82,15 +80,27 @@ def file_of(module):
     return next((f for f in (place.with_suffix(".py"), place / "__init__.py") if f.is_file()), None)
 
 
+def home(name):
+    """The module from which a wing's door has a name, at once or when it is first asked for."""
+    package, _, last = name.rpartition(".")
+    door = file_of(package)
+    for node in ast.walk(ast.parse(door.read_text())) if door else ():
+        if isinstance(node, ast.ImportFrom) and last in (each.name for each in node.names):
+            return node.module
+    return None
+
+
 def is_heavy(module, seen):
-    """Whether loading a module of the package loads a heavy library."""
-    file = file_of(module) if module.partition(".")[0] == "attnbench" else None
+    """Whether loading a module of the package, or a name of a door, loads a heavy library."""
     if module.partition(".")[0] in HEAVY:
         return True
-    if file is None or module in seen or module == "attnbench":
+    if module.partition(".")[0] != "attnbench" or module in seen or module == "attnbench":
         return False
     seen.add(module)
+    file = file_of(module)
     package = module.rpartition(".")[0]
+    if file is None:
+        return (offered := home(module)) is not None and is_heavy(offered, seen)
     return any(is_heavy(other, seen) for other in (*outer(file), package))
 
 
@@ -158,27 +168,6 @@ def test_a_file_without_its_ending_is_named(tmp_path):
     assert said == "attnbench: unknown mechanism 'mine'; the file is mine.py"
 
 
-def test_arguments_of_a_sweep_are_measured_beside_its_models(tmp_path):
-    (tmp_path / "mine.py").write_text("def local(q, k, v):\n    return v\n")
-    words = ("--models", "fnet", "--lengths", "16", "--mode", "inference", "--dry-run")
-    done = command_line.run(tmp_path, "sweep", "mine.py", *words)
-    rows = [line.split()[0] for line in done.stdout.splitlines() if " inference " in line]
-    assert [row for row in rows if ":" in row] == ["mine.py:local:eager", "fnet:half"]
-
-
 def test_options_stand_in_any_order_among_arguments(tmp_path):
     words = ("--length", "16", "fnet", "--mode", "training", "lokal", "--budget", "1m")
     assert "did you mean local" in refused("explain", *words)
-
-
-def test_a_verb_gets_typed_values_of_what_was_written_alone():
-    got = []
-
-    def verb(written, folder: str = "."):
-        got.append((written, folder))
-
-    taken = with_sweep_options(only=("lengths", "budget", "causal"), defaults={"budget": "1m"})
-    made = taken(verb)
-    assert [*inspect.signature(made).parameters] == ["lengths", "causal", "budget", "folder"]
-    made(lengths="1k,2k", causal=None, budget="none", folder="x")
-    assert got == [({"lengths": (1024, 2048), "budget": None}, "x")]

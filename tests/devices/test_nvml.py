@@ -112,11 +112,11 @@ def test_a_part_of_a_card_has_the_clock_and_energy_of_the_card(card, library):
 def test_what_others_compute_is_seen(library):
     busy = SimpleNamespace(gpu=4)
     library.nvmlDeviceGetUtilizationRates = lambda gpu: busy
-    assert nvml.others("GPU-1") == ""
+    assert nvml.load_of_others("GPU-1") == ""
     busy.gpu = 40
-    assert nvml.others("GPU-1") == "busy 40 % of the time"
+    assert nvml.load_of_others("GPU-1") == "busy 40 % of the time"
     library.nvmlDeviceGetUtilizationRates = missing
-    assert nvml.others("GPU-1") == ""
+    assert nvml.load_of_others("GPU-1") == ""
 
 
 def test_only_this_process_counts_and_it_may_be_hidden(library):

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnbench.commands.check import measuring
 from attnbench.commands.check.cases import AGAIN, BASE, HEAD, CheckedCase, CheckPlan, Counted
-from attnbench.commands.check.finding import CheckReport, reported
+from attnbench.commands.check.finding import CheckReport, with_results
 from attnbench.commands.check.measuring import Failed, Looks, Runner, TreeRace
 from attnbench.errors import OverBudget
 from attnbench.records import Selection
@@ -116,5 +116,5 @@ def simulated(budget_s, slowdown, *ratios, race=Simulated, plan=None, **about):
         looks.take(cases)
     assert machine.now <= budget_s
     machine.end_s = math.inf  # a report is made when the budget no longer counts
-    report = reported(CheckReport(base="a", head="b"), looks)
+    report = with_results(CheckReport(base="a", head="b"), looks)
     return looks, report

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench.devices import SYSTEM
 from attnbench.records import Level, Mode, Outcome, Part, Settings
-from attnbench.running import stopping
 from attnbench.running.agenda import Agenda
 from attnbench.running.plan import plan
 from attnbench.running.process import Process
-from attnbench.running.session import own_server, starter
+from attnbench.running.session import measuring_server, starter
 from attnbench.running.sweep import make_visits
 from tests.running.sessions import GIB, REQUEST
 
@@ -62,12 +62,12 @@ def test_peaks_beside_races_are_those_measured_alone_and_no_process_moves_beside
     def asked(process, question, limit_s):
         if type(question).__name__ == "Lap":
             living = [each.pid for each in weighers if each.alive]
-            moving.extend(not stopping.is_at_rest(pid) for pid in living)
+            moving.extend(not SYSTEM.is_at_rest(pid) for pid in living)
         return ask(process, question, limit_s)
 
     monkeypatch.setattr(Process, "bind", bound)
     monkeypatch.setattr(Process, "ask", asked)
-    with own_server(threads=1) as pool:
+    with measuring_server(threads=1) as pool:
         cases = plan(SMALL, pool).cases
         alone = runs(pool, SMALL, cases, ())
         assert not weighers

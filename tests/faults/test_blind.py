@@ -56,9 +56,9 @@ HIDDEN = "mount -t tmpfs tmpfs /proc"
 @pytest.mark.long
 def test_a_process_starts_without_proc(mounts):
     code = (
-        "from attnbench.running.session import own_server\n"
+        "from attnbench.running.session import measuring_server\n"
         "from attnbench.records.messages import Loads\n"
-        "with own_server(1) as server, server.process() as worker:\n"
+        "with measuring_server(1) as server, server.process() as worker:\n"
         "    print(worker.ask(Loads(mechanism='transformer', device='cpu'), 60).forms)\n"
     )
     done = python(code, before=mounts(HIDDEN))

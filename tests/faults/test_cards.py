@@ -96,10 +96,10 @@ def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
     """In the list of `doctor` of what does not run here."""
     from attnbench.commands.doctor.command import examine
     from attnbench.mechanisms.catalogue import registry
-    from attnbench.running.session import own_server
+    from attnbench.running.session import measuring_server
 
     monkeypatch.setattr(registry, "entry_points", lambda **_: {Point("broken")})
-    with own_server(1) as server:
+    with measuring_server(1) as server:
         found = examine("cpu", server)
     assert "unknown mechanism 'broken'" in found["broken"]
     assert any("xformers" in form for form in found)

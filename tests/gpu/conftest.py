@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from attnbench.devices import system
 from attnbench.devices.finding import find
 from attnbench.devices.out_of_memory import device_failure
-from attnbench.measuring import allocator
 
 BEFORE = pytest.StashKey[frozenset[str]]()  # tests that passed in an earlier run
 BROKEN = 3  # exit code of a process whose GPU no longer works
@@ -80,7 +80,7 @@ def on_a_gpu(request, monkeypatch):
     device = find("cuda")
     if reason := device.missing():
         pytest.skip(reason)
-    monkeypatch.setattr(allocator, "mallopt", lambda parameter, value: None)
+    monkeypatch.setattr(system, "mallopt", lambda parameter, value: None)
     torch.use_deterministic_algorithms(False)  # which not every operator has on a GPU
     device.select()
     yield

@@ -77,7 +77,7 @@ def harmless(folder: Path) -> None:
             CHECKS[path.suffix](path.read_bytes())
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_no_stored_sweep_commands_what_shows_it(seed, tmp_path):
     """Every verb that reads sweeps over two of them, in folders that are named for harm."""
     place = tmp_path / "deep" / "er"

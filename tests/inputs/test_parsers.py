@@ -3,18 +3,16 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.attention.card import LARGEST
 from attnbench.errors import UnknownOption, UsageError
 from attnbench.mechanisms.catalogue.registry import card, names
-from attnbench.records.selection import Selection, parts
 from attnbench.running.request import axes
-from tests.cases import NAMES, OPTIONS
-from tests.inputs import texts, values
+from tests.cases import OPTIONS
+from tests.inputs import values
 
-TEXT = st.text(max_size=60) | st.sampled_from((*texts.RUBBISH, *texts.LENGTHS, *texts.MODELS, "\0"))
 SIZES = st.integers(1, axes.LONGEST)
 
 
@@ -25,7 +23,7 @@ def parsed(parse, text):
     return None
 
 
-@given(TEXT | values.lengths())
+@given(values.TEXT | values.lengths())
 def test_lengths_are_few_sorted_and_within_bounds_or_refused(text):
     found = parsed(axes.lengths, text)
     if found is not None:
@@ -53,39 +51,6 @@ def test_no_expression_grows_without_bound(text):
     with pytest.raises(UsageError, match="more than 1,000 lengths"):
         axes.lengths(text)
     assert len(axes.lengths("1..1000:+1")) == axes.MOST
-
-
-@given(TEXT | values.models())
-@example("a" + "[" * 50)
-@example("a,[,],b")
-def test_parts_lose_nothing(text):
-    found = parsed(lambda text: parts(text, "--models"), text)
-    if found is not None:
-        assert all(part == part.strip() != "" for part in found)
-        strip = str.maketrans("", "", "".join({c for c in text if c.isspace()}))
-        assert ",".join(found).translate(strip) == text.translate(strip)
-
-
-def test_long_lists_are_parted_in_one_pass():
-    """With a look ahead from each comma this would take minutes."""
-    assert len(parts(",".join(["a"] * 60_000), "--models")) == 60_000
-    assert parts("[" * 120_000, "--models") == ["[" * 120_000]
-
-
-SELECTIONS = st.builds(
-    Selection,
-    name=NAMES,
-    form=st.none() | NAMES,
-    options=st.dictionaries(NAMES, OPTIONS, max_size=4).map(lambda found: tuple(found.items())),
-)
-
-
-@given(SELECTIONS)
-def test_a_selection_that_prints_parses_back(chosen):
-    found = Selection.read(str(chosen))
-    assert found == chosen
-    kinds = [[type(value) for _, value in each.options] for each in (found, chosen)]
-    assert kinds[0] == kinds[1]
 
 
 @given(st.sampled_from(names()), st.data())

@@ -9,6 +9,7 @@ from attnbench.mechanisms.catalogue.registry import names
 from tests.inputs import texts
 
 Words = st.SearchStrategy[list[str]]
+TEXT = st.text(max_size=60) | st.sampled_from((*texts.RUBBISH, *texts.LENGTHS, *texts.MODELS, "\0"))
 
 
 def anything() -> st.SearchStrategy[str]:

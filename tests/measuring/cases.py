@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
-from attnbench.measuring.built import Built
+from attnbench.measuring.built import BuiltCase
 from attnbench.measuring.worker import Worker
 from attnbench.records import Case, Level, Mode, Outcome, Shell, Workload
 from attnbench.records.messages import Lap, read_answer
@@ -44,7 +44,7 @@ def timing(iterate, watch, meter, iteration_s):
     """A worker that has built a case of such iterations."""
     worker = Worker(None, seed=0)
     iterate.clear, iterate.prepare = lambda: None, lambda count: None
-    worker.built = built = Built.__new__(Built)
+    worker.built = built = BuiltCase.__new__(BuiltCase)
     built.iterate, built.iteration_s, built.examination = iterate, iteration_s, None
     built.watch, built.meter = watch, meter
     return worker

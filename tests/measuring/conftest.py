@@ -4,13 +4,13 @@ import gc
 
 import pytest
 
-from attnbench.measuring import allocator
+from attnbench.devices import system
 
 
 @pytest.fixture(autouse=True)
 def usual_allocator(monkeypatch):
-    monkeypatch.setattr(allocator, "mallopt", lambda parameter, value: None)
-    monkeypatch.setattr(allocator, "prctl", lambda option, value: None)
+    monkeypatch.setattr(system, "mallopt", lambda parameter, value: None)
+    monkeypatch.setattr(system, "prctl", lambda option, value: None)
 
 
 @pytest.fixture

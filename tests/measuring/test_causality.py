@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.measuring.causality import between
-from attnbench.measuring.inputs import has_places
+from attnbench.measuring.causality import mixed_input
 
 WIDE = st.tuples(*(st.integers(1, 4) for _ in range(4)))  # B, H, N, d
 
@@ -19,7 +18,7 @@ def test_tokens_of_decays_are_replaced_as_those_of_keys(shape, data):
     high = data.draw(st.integers(low + 1, tokens))
     zeros = (torch.zeros(shape), torch.zeros(batch, heads, tokens))
     ones = tuple(torch.ones_like(each) for each in zeros)
-    keys, decays = between(zeros, ones, low, high)
+    keys, decays = mixed_input(zeros, ones, low, high)
     for token in range(tokens):
         expected = float(low <= token < high)
         assert (keys[:, :, token] == expected).all()
@@ -29,13 +28,6 @@ def test_tokens_of_decays_are_replaced_as_those_of_keys(shape, data):
 @pytest.mark.parametrize(("tokens", "width"), [(1, 3), (5, 3)])
 def test_tokens_of_a_layer_are_replaced_whole(tokens, width):
     x = (torch.zeros(2, tokens, width),)
-    (mixed,) = between(x, (torch.ones(2, tokens, width),), tokens - 1, tokens)
+    (mixed,) = mixed_input(x, (torch.ones(2, tokens, width),), tokens - 1, tokens)
     assert mixed.sum() == 2 * width
     assert (mixed[:, -1] == 1).all()
-
-
-@pytest.mark.parametrize(
-    ("shape", "same"), [((2, 4, 4, 8), True), ((2, 4, 4), False), ((2, 4, 5, 8), False)]
-)
-def test_heads_of_decays_are_no_tokens_even_if_there_are_as_many(shape, same):
-    assert has_places(torch.zeros(shape), torch.zeros(2, 4, 4, 8), -2) is same

@@ -87,8 +87,3 @@ def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
     assert scores <= fused["allocated_delta_bytes"] <= 2 * eager["allocated_delta_bytes"]
     assert fused["kept_bytes"] == 0
     assert fused["error"] < 1e-5
-
-
-def test_forms_that_compile_are_not_those_that_a_check_measures():
-    answer = answered(Worker(None, seed=0), "loads", mechanism="local", device="cpu")
-    assert [*answer["forms"]] == ["eager"]

@@ -1,6 +1,6 @@
 """Decoding as it is measured: exact, without drift, with states counted from their tensors."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import product
 
 import pytest
@@ -11,13 +11,11 @@ from attnbench.attention.contract import Attention, Unusable
 from attnbench.devices.counting import Counter
 from attnbench.measuring import subject as measured
 from attnbench.measuring.memory_and_counts import relative_error
-from attnbench.measuring.planner import make_workload
 from attnbench.measuring.subject import subject_of
 from attnbench.measuring.worker import Worker
 from attnbench.mechanisms.catalogue.presets import group
 from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Mode
-from tests import sweeps
 from tests.measuring.cases import answered, case, lapped
 
 # caches, a ring that has turned, a latent, a memory, states, and one with inputs of a convolution
@@ -225,14 +223,3 @@ def test_a_filled_state_is_weighed_without_a_prompt(worker):
     )
     assert whole["state_bytes"] == values["state_bytes"]
     assert whole["allocated_peak_bytes"] > values["allocated_peak_bytes"]
-
-
-def test_one_sequence_is_decoded_unless_a_batch_is_fixed():
-    request, retention = sweeps.decoded({"retention": lambda n: n}).request, card("retention")
-    eight = replace(request.sizes[0], batch=8)
-    for sizes, mode, batch in (
-        (request.sizes[0], Mode.DECODE, 1),
-        (eight, Mode.DECODE, 8),
-        (request.sizes[0], Mode.INFERENCE, 128),
-    ):
-        assert make_workload(retention, request, sizes, mode, 64).batch == batch

@@ -21,10 +21,16 @@ ALLOWED = {
 }
 
 
-def cases(name, mode):
+# of all levels and number types; the product is long
+USUAL = ((Level.MODEL, "float32"), (Level.ATTENTION, "bfloat16"))
+
+
+def cases(name, mode, usual):
     """Each form of this package at two levels, and others as a layer, in each number type."""
     tested, options = card(name), tuple(preset("mind-classification").options(name).items())
     for form, level, dtype in product(tested.forms, (Level.MODEL, Level.ATTENTION), ALLOWED):
+        if usual and (level, dtype) not in USUAL:
+            continue
         if form == "compiled" or tested.forms[form].compiles:  # takes minutes
             continue
         if level is Level.MODEL and not (form in tested.own_forms and dtype == "float32"):
@@ -56,11 +62,12 @@ def wrong(tested, one):
             yield "a gradient is not finite"
 
 
+@pytest.mark.parametrize("usual", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize("mode", PASSES)
 @pytest.mark.parametrize("name", names())
-def test_an_iteration_of_every_form_is_as_asked(name, mode):
+def test_an_iteration_of_every_form_is_as_asked(name, mode, usual):
     tested, found, ran = card(name), {}, 0
-    for one in cases(name, mode):
+    for one in cases(name, mode, usual):
         config = tested.configure(dict(one.options))
         if tested.refusal(one.form, config, one.workload) is None:
             ran += 1

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.measuring.parity import error
+from attnbench.measuring.parity import largest_error
 
 SHARE = 1.2e-5  # of float32
 WEIGHTS = torch.linspace(-1.0, 1.0, 101)
@@ -32,7 +32,7 @@ def test_a_small_gradient_is_judged_by_its_own_size_and_a_vanishing_one_by_its_n
     ours = {**BASE, name: values}
     if values is None:
         del ours[name]
-    what, differs, allowed = error(ours, BASE, SHARE, ROUNDED)
+    what, differs, allowed = largest_error(ours, BASE, SHARE, ROUNDED)
     assert (differs > allowed) == is_found
     if is_found:
         assert what == name
@@ -40,5 +40,5 @@ def test_a_small_gradient_is_judged_by_its_own_size_and_a_vanishing_one_by_its_n
 
 def test_what_is_allowed_is_never_more_than_a_share_of_the_largest_gradient():
     wild = dict.fromkeys(ROUNDED, 1e3)
-    _, differs, allowed = error({**BASE, "weights": 1.001 * WEIGHTS}, BASE, SHARE, wild)
+    _, differs, allowed = largest_error({**BASE, "weights": 1.001 * WEIGHTS}, BASE, SHARE, wild)
     assert differs > allowed

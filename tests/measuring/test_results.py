@@ -151,7 +151,7 @@ def test_a_file_that_is_no_plain_data_is_refused_and_runs_nothing(tmp_path, monk
     with pytest.raises(Unmeasured, match="cannot be read here"):
         results.compare(1, str(file), "")
     with pytest.raises(ValueError, match="cannot create an OBJECT array"):
-        results.of_arrays(inside, inside)
+        results.difference_of_arrays(inside, inside)
     assert not Path("exploded").exists()
 
 
@@ -170,6 +170,6 @@ plain = st.recursive(
 @given(plain)
 def test_every_plain_value_equals_itself(value):
     again = results.msgpack.decode(
-        results.msgpack.encode(results.told(value, "\0")), type=results.Node
+        results.msgpack.encode(results.as_node(value, "\0")), type=results.Node
     )
-    assert results.difference(again, results.told(value, "\0")) == ""
+    assert results.difference(again, results.as_node(value, "\0")) == ""

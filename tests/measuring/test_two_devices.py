@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attnbench.measuring import noise
-from attnbench.measuring.called import Called
-from attnbench.measuring.causality import leak, with_draws
+from attnbench.measuring.caller import Caller
+from attnbench.measuring.causality import leak, with_fixed_draws
 from attnbench.measuring.gradients import missing_gradients
 from attnbench.measuring.responses import Responses
 from attnbench.measuring.subject import subject_of
@@ -18,8 +18,8 @@ def looked_at(called):
     """Responses, those beside noise, causality and gradients."""
     responses = Responses(called).findings()
     beside = noise.signs(called, noise.Patience())
-    causal = leak(called, with_draws(called, called.draws()))
-    return responses.suspect, beside.suspect, causal, missing_gradients(called)
+    causal = leak(called, with_fixed_draws(called, called.draws()))
+    return responses.suspect_signs, beside.suspect_signs, causal, missing_gradients(called)
 
 
 @pytest.mark.parametrize("padding", [0.0, 0.25])
@@ -28,7 +28,7 @@ def test_examinations_mix_no_devices(padding):
     w = Workload(**sizes, level=Level.ATTENTION, mode=Mode.TRAINING)
     case = Case(mechanism="transformer", form="eager", options=(), workload=w)
     with two_devices():
-        called = Called(subject_of(registry.card("transformer"), case, 0))
+        called = Caller(subject_of(registry.card("transformer"), case, 0))
         suspect, beside, causal, missing = looked_at(called)
     assert (suspect, beside, missing) == ([], [], [])
     assert causal is not None

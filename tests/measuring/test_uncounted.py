@@ -11,7 +11,7 @@ import torch
 
 from attnbench.measuring.causality import is_of_others
 from attnbench.measuring.subject import subject_of
-from attnbench.measuring.uncounted import NUMPY, Arrays, Threads, said
+from attnbench.measuring.uncounted import NUMPY, Arrays, Threads, missed_text
 from attnbench.measuring.worker import Worker
 from attnbench.mechanisms.catalogue.registry import card, names
 from attnbench.records import PASSES
@@ -137,13 +137,13 @@ def test_threads_are_those_that_start_within_and_use_tensors():
     threads, x = Threads(), torch.ones(3)
     with ThreadPoolExecutor(1) as before:
         before.submit(len, "").result()
-        with threads.watched():
+        with threads.watch():
             before.submit(torch.sum, x).result()
             for work in (lambda: len("x"), lambda: x.sum(), lambda: x + 1):
                 thread = threading.Thread(target=work)
                 thread.start()
                 thread.join()
-    assert said(Arrays(), threads) == "what 2 threads of its own allocated"
+    assert missed_text(Arrays(), threads) == "what 2 threads of its own allocated"
 
 
 @pytest.mark.parametrize("name", names())
@@ -154,7 +154,7 @@ def test_no_mechanism_of_this_package_holds_numbers_outside_of_torch(name):
     one = case(name, seq_len=128, causal=bool(refused))
     assert not is_of_others(own, one)
     arrays, threads = Arrays(), Threads()
-    with threads.watched():
+    with threads.watch():
         subject = subject_of(own, one, seed=0)
         arrays.run(subject.iteration())
-    assert said(arrays, threads) == ""
+    assert missed_text(arrays, threads) == ""

@@ -89,12 +89,18 @@ class Output(torch.autograd.Function):
 
 
 class PretendedGpu(TorchFunctionMode):
-    """Where `fused` collects the calls of fused attention; `choice` is torch's first kernel."""
+    """Where `fused` collects the calls of fused attention; `choice` is torch's first kernel.
 
-    def __init__(self, choice: SDPBackend = SDPBackend.EFFICIENT_ATTENTION) -> None:
+    `keeps`: whether it does, which keeps their operands alive.
+    """
+
+    def __init__(
+        self, choice: SDPBackend = SDPBackend.EFFICIENT_ATTENTION, keeps: bool = True
+    ) -> None:
         super().__init__()
         self.fused: list[Fused] = []
         self.choice = choice
+        self.keeps = keeps
         self.waits: set[str] = set()
 
     def __torch_function__(
@@ -110,7 +116,8 @@ class PretendedGpu(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             q, k, v, *others = args
             mask = others[0] if others else kwargs.get("attn_mask")
-            self.fused.append(Fused(q, k, v, mask, kwargs.get("enable_gqa", False)))
+            if self.keeps:
+                self.fused.append(Fused(q, k, v, mask, kwargs.get("enable_gqa", False)))
             return Output.apply(q, k, v, mask)
         own = {name: on_hand(value) for name, value in kwargs.items()}
         out = func(*map(on_hand, args), **own)
@@ -262,7 +269,7 @@ def peak_bytes(name: str, w: Workload) -> int:
         module = card.forms[card.default_form(card.config(), w)](card.config(), w)
         x = torch.empty(w.batch, w.seq_len, w.width, requires_grad=trains)
     allocations = Allocations()
-    with PretendedGpu(), torch.set_grad_enabled(trains), allocations:
+    with PretendedGpu(keeps=False), torch.set_grad_enabled(trains), allocations:
         allocations.add(x, *module.parameters())
         y = module(x, None)
         if trains:

@@ -22,7 +22,7 @@ from attnbench.mechanisms.catalogue import registry
 ROUNDING = 2**-23
 LENGTH = 60
 KINDS = ("1e-6", "1", "300", "1000", "zeros", "equal", "spike")
-USUAL = ("300", "spike")
+USUAL = {True: "spike", False: "300"}  # where it is causal, and where it is full
 
 
 def inputs(w, kind):
@@ -114,7 +114,7 @@ def given():
             if label[0] != "0" or trial.form == "eager":
                 continue
             for kind in KINDS:
-                marks = () if kind in USUAL else pytest.mark.long
+                marks = () if kind == USUAL[trial.causal] else pytest.mark.long
                 yield pytest.param(trial, kind, id=f"{name}-{label}-{kind}", marks=marks)
 
 
@@ -150,6 +150,7 @@ MIXES = {
     "beyond all": (-200.0, -1000.0),
     "as strong as float32 takes": (-2.45, -2.3),
 }
+MIXED = ("half of them strong", "of every size", "as strong as float32 takes")
 B, H, N, DK, DV = 1, 2, 130, 8, 8
 
 
@@ -176,7 +177,10 @@ def results(rule, tensors, dtype, chunk):
 
 
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize(
+    "mix",
+    [pytest.param(mix, marks=() if mix in MIXED else pytest.mark.long) for mix in MIXES],
+)
 def test_mixes_of_decays_cost_no_digits(name, mix):
     """Each output and gradient relative to its own size, or to 10⁻⁸, in chunks of 16 to 128."""
     (rule, by_row), sizes = RULES[name], MIXES[mix]

@@ -40,10 +40,10 @@ CHUNKED = (
 
 
 def chunked():
-    """Each of them in each causality, with and without padding."""
+    """Each of them in each causality, with padding, and without in long tests."""
     for row in CHUNKED:
         for causal, masked in product(causal_values(card(row[0]).causality), (False, True)):
-            yield (*row, causal, masked)
+            yield pytest.param(*row, causal, masked, marks=() if masked else pytest.mark.long)
 
 
 @pytest.mark.parametrize(

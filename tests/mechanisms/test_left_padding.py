@@ -40,7 +40,11 @@ def test_outputs_are_those_without_the_padding(mechanism, form, options):
     torch.testing.assert_close(module(x, mask)[:, before:], alone)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(torch.float32, marks=pytest.mark.long), torch.bfloat16],
+    ids=str,
+)
 @pytest.mark.parametrize(
     ("mechanism", "form"),
     [

@@ -120,7 +120,10 @@ def padding_at_both_ends(w):
     return mask
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize(
+    "masked",
+    [pytest.param(False, id="", marks=pytest.mark.long), pytest.param(True, id="padded")],
+)
 @pytest.mark.parametrize(("trial", "owner", "name"), IN_PARTS)
 def test_many_parts_are_what_one_is(trial, owner, name, masked, small):
     w = trial.workload(LENGTH)

@@ -13,7 +13,10 @@ SIZES = {"seq_len": 64, "width": 32}
 
 
 def cases():
-    """Every form of every mechanism and mode that runs without another package or a compiler."""
+    """Every form of every mechanism and mode that runs without another package or a compiler.
+
+    Those that are not the default are long.
+    """
     for name in sorted(built_in()):
         found = card(name)
         config = found.config()
@@ -23,7 +26,9 @@ def cases():
                 one = case(name, form, found.options(config), mode=mode, causal=causal, **SIZES)
                 refused = found.refusal(form, config, one.workload)
                 if not (refused or module.package or module.compiles):
-                    yield pytest.param(one, id=f"{name}-{form}-{mode}")
+                    default = form == found.default_form(config, one.workload)
+                    marks = () if default else pytest.mark.long
+                    yield pytest.param(one, id=f"{name}-{form}-{mode}", marks=marks)
 
 
 @pytest.fixture(scope="module")

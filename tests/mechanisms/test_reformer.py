@@ -18,7 +18,14 @@ from tests.mechanisms.building import build, core
         ({"chunk": 4, "rounds": 1, "within_bucket": True}, 30),
     ],
 )
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(pytest.param(each, marks=pytest.mark.long) for each in (torch.float64, torch.float16)),
+        torch.float32,
+        torch.bfloat16,
+    ],
+)
 def test_all_weights_of_a_token_sum_to_1_in_every_number_type(
     form, causal, options, seq_len, dtype
 ):

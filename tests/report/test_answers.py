@@ -14,9 +14,7 @@ from attnbench.commands.recommend.page import ranking, recommended
 from attnbench.records import Cause, Outcome, Part, Sample, units
 from attnbench.report import delimited, latex
 from attnbench.report.answers import answer, not_measured, sentences
-from attnbench.report.conclusions import between
-from attnbench.report.cost_tables import factor
-from attnbench.report.names import named
+from attnbench.report.names import with_labels
 from attnbench.report.page import report_tables
 from attnbench.report.terminal import prose
 from tests.report.test_any_sweep import sweeps
@@ -33,7 +31,7 @@ def fit_to_read(text):
     assert text.count("[") == text.count("]")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(sweeps(), st.integers(20, 200))
 def test_answers_of_any_sweep_are_true_and_fit_to_read(whole, width):
     analysis = analyse(whole)
@@ -65,7 +63,7 @@ def test_answers_of_any_sweep_are_true_and_fit_to_read(whole, width):
                 assert ("slower" in cell.text) == (cell.value < 1)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(sweeps(), st.data())
 def test_a_ranking_agrees_with_the_answers(whole, data):
     analysis = analyse(whole)
@@ -84,7 +82,8 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
     assert list(ranked.index) == list(range(len(ranked)))
     assert list(ranked["rank"]) == sorted(ranked["rank"])
     if limit is not None:
-        assert (found.loc[found["excluded"] == "", "allocated_peak_bytes"] <= limit).all()
+        peaks = found["allocated_peak_bytes"].fillna(found["predicted_bytes"])
+        assert (peaks[found["excluded"] == ""] <= limit).all()
         return
     for winner in analysis.answers.fastest:
         if (winner.mode, winner.seq_len) == (mode, seq_len):
@@ -100,7 +99,7 @@ def text(whole):
 def missing(whole):
     """The rows of the table of what was not measured."""
     found = analyse(whole).answers
-    (table,) = named([not_measured(found.missing, found.lengths)], found.series)
+    (table,) = with_labels([not_measured(found.missing, found.lengths)], found.series)
     return [[cell.text for cell in row] for row in table.rows]
 
 
@@ -127,10 +126,6 @@ def test_the_answers_read_well():
     )
     alike = text(sweep(("fastformer", "longformer"), **QUIET))["Least memory in training"]
     assert alike == "Fastformer and Longformer tie at 128 to 2,048."
-
-
-def test_lengths_are_told_in_runs_of_neighbours():
-    assert between((128, 256, 1024), (128, 256, 512, 1024)) == ["128 to 256", "1,024"]
 
 
 def test_a_single_series_wins_nothing():
@@ -248,16 +243,6 @@ def test_the_answer_says_how_much_slower_and_from_where_on_faster():
     assert rows["fastformer:eager"]["peak, MiB"].value == pytest.approx(65.9, rel=0.01)
 
 
-def test_series_are_named_as_in_figures_and_written_in_full_once():
-    names = ("transformer:eager", "transformer:sdpa", "longformer")
-    analysis = analyse(sweep(names, **QUIET))
-    _, found, *times = named([*report_tables(analysis)][:4], analysis.answers.series)
-    rows = {row[0].text for row in found.rows}
-    assert rows == {"Transformer (eager)", "Transformer (sdpa)", "Longformer"}
-    assert found.note.endswith("In full: longformer:eager.")
-    assert [bool(table.note) for table in times] == [False, True], "the same note is told once"
-
-
 def test_the_baseline_is_told():
     notes = [table.note for table in answer(analyse(sweep(("a", "transformer"), **QUIET)))]
     assert all(
@@ -280,11 +265,6 @@ def test_long_lists_are_cut():
     names = tuple("abcdefgh")
     found = text(sweep(names, **QUIET | {"restart": 0.1}))["Fastest in inference"]
     assert re.match(r"([a-h], ){4}[a-h] and 3 more tie", found)
-
-
-def test_an_interval_that_says_nothing_is_left_out():
-    assert factor(1.5, 1.25, 1.8) == "1.50× [1.25, 1.80]"
-    assert factor(1.5, 1e-9, 1e9) == factor(1.5, float("nan"), 2.0) == "1.50×"
 
 
 def test_a_peak_that_misses_memory_is_marked_where_it_stands():

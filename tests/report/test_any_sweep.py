@@ -30,7 +30,7 @@ from attnbench.records import (
 )
 from attnbench.records.metrics import ROWS, TIME
 from attnbench.report import page, terminal
-from attnbench.report.names import named
+from attnbench.report.names import with_labels
 from tests.commands.commands import python
 from tests.sweeps import environment, planned, seconds, sweep
 
@@ -138,7 +138,7 @@ def shown(tables, analysis, width):
     """The tables as a terminal of this width shows them."""
     screen = Console(width=width, force_terminal=True)
     with screen.capture():
-        for table in named(tables, analysis.answers.series):
+        for table in with_labels(tables, analysis.answers.series):
             screen.print(terminal.table(table, width))
 
 
@@ -164,7 +164,7 @@ def test_every_table_file_and_answer_is_made_of_any_sweep(whole, data):
     shown([ranking(advice)], analysis, 100)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(sweeps(), st.data())
 def test_any_two_sweeps_of_the_same_cases_are_compared(whole, data):
     runs = [run for run in whole.runs if data.draw(st.booleans())]
@@ -173,7 +173,7 @@ def test_any_two_sweeps_of_the_same_cases_are_compared(whole, data):
     shown([comparison.changes(found)], pair[0], 120)
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(sweeps())
 def test_every_figure_is_drawn_of_any_sweep(whole):
     analysis = analyse(whole)

@@ -22,7 +22,7 @@ from attnbench.records import Selection
 from attnbench.records.metrics import MEMORY, TIME
 from attnbench.report import delimited, latex, markdown, page
 from attnbench.report.figures import PAGE
-from attnbench.report.names import named, row_series
+from attnbench.report.names import row_series, with_labels
 from attnbench.report.styles import SUSPECT
 from tests.report.test_any_sweep import SERIES, sweeps
 
@@ -34,7 +34,7 @@ QUANTITIES = st.sampled_from([TIME, MEMORY, "core_flops"])
 def told(table, analysis):
     """The texts of a table in every written form, without its title, note and headings."""
     suspects = analysis.suspects
-    (labelled,) = named([table], analysis.answers.series, suspects)
+    (labelled,) = with_labels([table], analysis.answers.series, suspects)
     delimited.table(table, suspects)
     if table.rows:
         latex.table(labelled, 396.0)
@@ -48,7 +48,7 @@ def moderate(texts):
         assert not EVERY.search(text), text
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(sweeps(), st.data())
 def test_what_is_recommended_of_any_sweep(whole, data):
     analysis = analyse(whole)
@@ -85,7 +85,7 @@ def checks(draw):
     )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(sweeps(), st.lists(checks(), min_size=1, max_size=3))
 def test_what_is_claimed_of_any_sweep(whole, asserted):
     analysis = analyse(whole)
@@ -103,7 +103,7 @@ def test_what_is_claimed_of_any_sweep(whole, asserted):
         assert not one.is_known or one.scope.lengths
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(sweeps(), st.data())
 def test_what_changed_between_any_two_sweeps(whole, data):
     runs = tuple(run for run in whole.runs if data.draw(st.booleans()))
@@ -122,7 +122,7 @@ def test_what_changed_between_any_two_sweeps(whole, data):
             assert one.answer is Answer.NOT_KNOWN
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(sweeps())
 def test_what_explains_any_two_series(whole):
     series = [*dict.fromkeys((p.case.mechanism, p.case.form) for p in whole.plan)][:2]
@@ -152,7 +152,7 @@ def test_what_explains_any_two_series(whole):
         assert not level.low <= 1 <= level.high
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(sweeps())
 def test_tables_of_any_sweep_mark_suspects_and_keep_to_their_lengths(whole):
     analysis = analyse(whole)
@@ -164,7 +164,7 @@ def test_tables_of_any_sweep_mark_suspects_and_keep_to_their_lengths(whole):
         assert not strong or spans
         if table.name != "not_measured":
             moderate(text for text in texts if text not in strong)
-        (labelled,) = named([table], analysis.answers.series, suspects)
+        (labelled,) = with_labels([table], analysis.answers.series, suspects)
         for plain, shown in zip(table.rows, labelled.rows, strict=True):
             if {*row_series(table, plain)} & suspects:
                 assert any(cell.text.endswith(SUSPECT) for cell in shown)
@@ -177,7 +177,7 @@ def test_tables_of_any_sweep_mark_suspects_and_keep_to_their_lengths(whole):
 @given(sweeps())
 def test_legends_of_any_sweep_mark_suspects(whole):
     analysis = analyse(whole)
-    for stem in page.captions(analysis.cases, analysis.sweep):
+    for stem in page.captions(analysis):
         figure = page.drawn(stem, analysis, PAGE)
         (legend,) = figure.legends
         marked = [text.get_text() for text in legend.get_texts() if SUSPECT in text.get_text()]

@@ -279,6 +279,54 @@ def test_tables_are_sorted_by_their_headings(page):
     assert names.index("Fastformer") < names.index("Linformer") < names.index("Transformer")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_telephone_sorts_tables_by_a_menu(opening, written, scheme):
+    page = opening(written, viewport={"width": 400, "height": 800}, color_scheme=scheme)
+    table = page.locator("table[aria-labelledby=latency_training]")
+    menu = table.locator("xpath=..").get_by_label("Sorted by")
+    assert not table.locator("thead").is_visible()
+    assert menu.bounding_box()["height"] >= 36, "a finger meets it"
+    names = table.locator("tbody th").all_inner_texts()
+    for group in ("smallest first", "largest first"):
+        option = menu.locator(f"optgroup[label='{group}'] option").nth(1)
+        menu.select_option(option.get_attribute("value"))
+        cells = table.locator("tbody tr td:nth-child(2)")
+        values = cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
+        assert values == sorted(values, reverse=group == "largest first")
+    assert table.locator("tbody th").all_inner_texts() != names
+    menu.select_option("")
+    assert table.locator("tbody th").all_inner_texts() == names
+
+
+@pytest.mark.parametrize("width", [1000, 1600])
+def test_where_headings_are_seen_there_is_no_menu(opening, written, width):
+    page = opening(written, viewport={"width": width, "height": 800})
+    assert not any(menu.is_visible() for menu in page.locator(".sort").all())
+
+
+GUIDES = "#plots svg text:text-matches('^∝ N²?$')"
+
+
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_guides_of_slopes_are_shown_and_sent_in_links(opening, stored, width, scheme):
+    page = opening(stored, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    assert page.locator(GUIDES).count() == 0
+    marks = page.locator(MARKS).count()
+    page.get_by_label("slopes of N and N²").check()
+    settled(page)
+    # each name stands on a copy of itself in the colour of the paper
+    assert sorted(page.locator(GUIDES).all_text_contents()) == 4 * ["∝ N"] + 4 * ["∝ N²"]
+    assert page.locator(MARKS).count() == marks, "no series"
+    assert "Grey: costs of a sequence ∝ N and ∝ N²." in page.locator("#shown").inner_text()
+    received = opening(stored, page.url.partition("#")[2])
+    assert received.locator(GUIDES).count() == 8
+    page.select_option("[name=show]", value="speedup")
+    settled(page)
+    assert page.locator(GUIDES).count() == 0
+    assert not page.get_by_label("slopes of N and N²").is_visible()
+
+
 def test_rows_without_a_number_keep_to_the_end(page):
     table = page.locator("table[aria-labelledby=latency_training]")
     button = table.locator("thead th").last.locator("button")

@@ -133,7 +133,7 @@ def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
 def test_a_sweep_of_both_has_both_figures(found):
     cases = found.cases
     both = cases.assign(mode=cases["mode"].where(cases["seq_len"] > 512, str(Mode.INFERENCE)))
-    assert [*page.captions(both, found.sweep)] == ["fig2", "memory", "decode"]
+    assert [*page.captions(replace(found, cases=both))] == ["fig2", "memory", "decode"]
 
 
 def test_complexity_is_of_one_step(found):

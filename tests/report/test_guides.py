@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.records.metrics import TABLE
+from attnbench.report.charts import charts
 from attnbench.report.figures import cost_figure, decode_figure
 from attnbench.report.guides import GREY, TEXTS
 from attnbench.report.sizes import LAYOUTS, ReportSize
@@ -67,6 +69,34 @@ def test_a_step_of_decoding_has_a_guide_of_n_alone():
     found = decoded({"transformer": lambda n: 2048 * n}, lengths=(512, 2048, 8192))
     for axes in decode_figure(summary(found), "decode", PAGE).axes:
         assert slopes(axes) == pytest.approx({"∝ N": 1.0}, abs=1e-6)
+
+
+def powers(found, key="time_s"):
+    """By mode: the power of N with which each guide of a page's chart rises, by its text."""
+    (quantity,) = (one for one in charts(analyse(found))["quantities"] if one["key"] == key)
+    return {
+        mode: {
+            text: np.log(line[-1][1] / line[0][1]) / np.log(line[-1][0] / line[0][0])
+            for text, line in lines.items()
+        }
+        for mode, lines in quantity["slopes"].items()
+    }
+
+
+@pytest.mark.parametrize("key", ["time_s", "allocated_peak_bytes"])
+def test_a_chart_of_a_page_has_the_guides_of_the_figure(key):
+    lengths = (128, 512, 2048)
+    both = {"∝ N": pytest.approx(0.0, abs=1e-6), "∝ N²": pytest.approx(1.0)}
+    assert powers(sweep(lengths=lengths), key) == {"training": both, "inference": both}
+    both = {"∝ N": pytest.approx(1.0), "∝ N²": pytest.approx(2.0)}
+    assert powers(fixed(sweep(lengths=lengths)), key) == {"training": both, "inference": both}
+
+
+def test_a_chart_has_no_guides_where_there_is_no_slope_or_no_cost_of_sequences():
+    assert powers(sweep(lengths=(512,))) == {}
+    assert powers(sweep(lengths=(128, 512)), "speedup") == {}
+    found = decoded({"transformer": lambda n: 2048 * n}, lengths=(512, 2048, 8192))
+    assert powers(found) == {"decode": {"∝ N": pytest.approx(1.0)}}
 
 
 def test_guides_are_below_all_curves_where_these_begin():

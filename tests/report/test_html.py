@@ -13,7 +13,7 @@ from attnbench.analysis.report import analyse
 from attnbench.errors import clean
 from attnbench.report import html, page
 from attnbench.report.grid import Cell, Report, Table, words
-from tests.report.test_writers import HOSTILE
+from tests.report.hostile import HOSTILE
 from tests.sweeps import sweep
 
 VOID = {"meta", "img", "wbr", "link", "input"}

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
-from attnbench.records import MISSING, Cause, Level, Outcome, Part, Sample, Settings, units
+from attnbench.records import MISSING, Cause, Outcome, units
 from attnbench.records.metrics import TABLE
 from attnbench.records.outcomes import OUTCOMES
 from attnbench.records.storage.journal import load
-from attnbench.report import conditions, cost_tables, page, styles
+from attnbench.report import page, styles
 from attnbench.report.cases import outcome_phrase
 from attnbench.report.figures import cost_figure, log_ticks
-from tests.sweeps import altered, environment, lost, on_gpu, sweep
+from tests.sweeps import environment, lost, sweep
 
 SWEPT = ("fastformer", "transformer", "longformer")
 TIME = TABLE["time_s"]
@@ -35,6 +35,13 @@ def found():
 @pytest.fixture(scope="module")
 def files(found) -> dict[str, bytes]:
     return page.report_files(found, ("png", "svg", "pdf"))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pictures are empty, as drawing them takes longest."""
+    monkeypatch.setattr(page, "drawn", lambda *what: None)
+    monkeypatch.setattr(page, "saved", lambda *what: b"")
 
 
 def rows_of(content: bytes) -> list[dict[str, str]]:
@@ -124,6 +131,7 @@ def test_every_outcome_and_cause_has_its_own_words():
     assert outcome_phrase("ok", "") == "not measured"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_bad_conditions_are_at_the_top():
     whole = replace(sweep(("fastformer",), lengths=(128,)), finished=False)
     text = page.report_files(analyse(whole))["tables.md"].decode()
@@ -132,66 +140,7 @@ def test_bad_conditions_are_at_the_top():
     assert below.lstrip().startswith("- Warning: ")
 
 
-def test_what_is_special_about_a_gpu_is_said_and_marked():
-    sample = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.4)
-    whole = on_gpu(sample, clock="low", nvml="no such process", launches="not hidden")
-    settings = Settings(cold=True, cuda_graphs=True)
-    notes = {"NVIDIA_TF32_OVERRIDE": "1", "cuDNN TF32": "off"}
-    whole = replace(
-        whole,
-        request=replace(whole.request, settings=settings),
-        sessions=(environment(cuda="13.0", driver="580", notes=notes),),
-    )
-    lines = conditions.conditions(analyse(whole))
-    hidden = "NVML does not show the memory of single processes (no such process)"
-    assert any(line.startswith(hidden) for line in lines)
-    assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
-    assert any("cold L2, CUDA graphs" in line for line in lines)
-    warm = replace(whole, request=replace(whole.request, settings=Settings()))
-    assert any("warm L2" in line for line in conditions.conditions(analyse(warm)))
-    assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
-    assert summary(whole)["cpu_s"].isna().all(), "the process spins while it waits"
-    table = cost_tables.latency(summary(whole), "inference", 8192)
-    assert table.rows[0][1].text.endswith(" lL")
-    assert "“l” marks cases whose launches" in table.note
-
-
-def test_the_request_states_the_sizes_that_a_level_has():
-    def line(level, **changes):
-        asked = replace(whole.request, level=level, **changes)
-        return conditions.conditions(analyse(replace(whole, request=asked)))[0]
-
-    whole = sweep(("fastformer",), lengths=(128,))
-    assert line(Level.MODEL).endswith("float32.")
-    assert "heads 1; layers 2; float32" in line(Level.MODEL, heads=1)
-    assert "heads 16; float32" in line(Level.ATTENTION), "one attention has no layers"
-
-
-@pytest.mark.parametrize(("dtype", "said"), [("bfloat16", 1), ("float32", 0)])
-def test_training_in_a_half_type_is_said_to_be_unusual(dtype, said):
-    whole = sweep(("fastformer",), lengths=(128,))
-    one = replace(whole, request=replace(whole.request, dtype=dtype))
-    found = conditions.conditions(analyse(one))
-    assert sum(line.startswith(f"Training in {dtype} keeps") for line in found) == said
-
-
-def test_speed_ups_name_the_baseline_and_leave_it_out():
-    analysis = analyse(sweep())
-    table = cost_tables.speedup(analysis.cases, "inference", analysis.baselines, analysis.speedups)
-    assert table.title == "Speed-up over Transformer in inference"
-    assert [row[0] for row in texts(table)] == ["fastformer:eager", "linformer:eager"]
-    assert table.rows[0][-1].text == "–"
-
-
-def test_a_form_that_changes_along_a_curve_is_named():
-    def form(mechanism, workload):
-        return "folded" if workload.seq_len > 256 else "eager"
-
-    table = cost_tables.latency(summary(sweep(("fastformer",), form=form)), "training", 8192)
-    assert table.rows[0][0].text == "fastformer"
-    assert "Forms: Fastformer eager from 128, folded from 512." in table.note
-
-
+@pytest.mark.usefixtures("undrawn")
 def test_times_over_the_bound_have_a_table_where_peaks_are_known():
     blind = sweep(("transformer",), lengths=(128,), machine=environment(copy_bytes=None))
     made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))))
@@ -199,22 +148,7 @@ def test_times_over_the_bound_have_a_table_where_peaks_are_known():
     assert not any("over_bound" in name for name in page.report_files(analyse(blind)))
 
 
-def test_the_digits_of_each_form_are_shown():
-    whole = sweep(("transformer:eager", "transformer:sdpa"), rounds=1)
-    errors = {"eager": 1e-6, "sdpa": 0.0}
-    forms = {planned.case.key: planned.case.form for planned in whole.plan}
-
-    def with_error(run):
-        return replace(run, values={"error": errors[forms[run.case]]})
-
-    found = analyse(altered(whole, with_error, Part.MEMORY)).precision
-    table = cost_tables.precision(found, "float32")
-    assert [row[1:] for row in texts(table)] == [["eager", "6.0"], ["sdpa", "exact"]]
-    assert [row[-1].value for row in table.rows] == [1e-6, 0.0]
-    assert analyse(whole).precision.empty
-
-
-def test_csv_columns_do_not_depend_on_the_lengths(files):
+def test_csv_columns_do_not_depend_on_the_lengths(files, undrawn):
     other = page.report_files(analyse(sweep(lengths=(256, 512, 1024, 2048))))
     for name in ("complexity.csv", "latency_training.csv", "memory_training.csv"):
         assert files[name].split(b"\n")[0] == other[name].split(b"\n")[0], name

@@ -12,7 +12,7 @@ from attnbench.records import Outcome
 from attnbench.records.storage.journal import load
 from attnbench.report import answers, latex, page
 from attnbench.report.grid import Cell, Table, words
-from attnbench.report.names import named
+from attnbench.report.names import with_labels
 from attnbench.report.sizes import LAYOUTS, ReportSize
 from tests.sweeps import lost, sweep
 
@@ -25,25 +25,40 @@ HEAD = r"""\documentclass[10pt,twocolumn]{article}
 \setlength{\topmargin}{-0.8in}\setlength{\textheight}{9.6in}
 \begin{document}
 """
+LARGE = r"Overfull \\\w+ \(\S+ too \w+\)|Float too large for page by \S+"
 MISSING = "there is no pdflatex here"
 
 
 def written(whole, size):
     """The LaTeX of every table of a sweep, by its name."""
-    analysis, width = analyse(whole), LAYOUTS[size].table
-    every = named([*page.report_tables(analysis)], analysis.cases["series"], analysis.suspects)
-    made = {one.name: latex.table(one, width) for one in every if one.rows}
+    analysis = analyse(whole)
+    width = LAYOUTS[size].table
+    height = LAYOUTS[size].table_height
+    every = with_labels(
+        [*page.report_tables(analysis)], analysis.cases["series"], analysis.suspects
+    )
+    made = {one.name: latex.table(one, width, height) for one in every if one.rows}
     fronts = analysis.answers.fronts
     leading = [one for one in every if one.name.startswith("answer_")]
     both, groups = answers.in_modes(leading, fronts)
-    return {**made, "answer": latex.table(both, width, groups)}
+    return {**made, "answer": latex.table(both, width, height, groups)}
 
 
-def too_wide(texts, size, folder):
-    """The tables that TeX says are wider than their place, with by how much."""
-    place, parts = PLACES[size], []
+def placed(text, size):
+    """A table as a paper has it: in a float of its own, or in the text if it says so."""
+    if "input it in the text" not in text:
+        place = PLACES[size]
+        return f"\\begin{{{place}}}\n\\centering\n{text}\\end{{{place}}}\\clearpage"
+    if size is ReportSize.TEXT:
+        return f"\\onecolumn\n{text}\\twocolumn"
+    return f"{text}\\clearpage"
+
+
+def misfits(texts, size, folder):
+    """The tables that TeX says are larger than their place, with what it says of them."""
+    parts = []
     for name, text in texts.items():
-        table = f"\\begin{{{place}}}\n\\centering\n{text}\\end{{{place}}}\\clearpage"
+        table = placed(text, size)
         parts.append(f"\\typeout{{<{name}>}}\n{table}\n\\typeout{{</>}}\n")
     document = f"{HEAD}{''.join(parts)}\\end{{document}}\n"
     (folder / "tables.tex").write_text(document)
@@ -55,10 +70,8 @@ def too_wide(texts, size, folder):
     assert done.returncode == 0, log[-1500:]
     own = dict(re.findall(r"^<(\w+)>$(.*?)^</>$", log, re.DOTALL | re.MULTILINE))
     assert [*own] == [*texts]
-    wide = {
-        name: re.findall(r"Overfull \\hbox \((\S+) too wide\)", said) for name, said in own.items()
-    }
-    return {name: points for name, points in wide.items() if points}
+    found = {name: re.findall(LARGE, said) for name, said in own.items()}
+    return {name: large for name, large in found.items() if large}
 
 
 @pytest.mark.long
@@ -66,14 +79,18 @@ def too_wide(texts, size, folder):
 @pytest.mark.parametrize("size", PLACES)
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
 def test_every_table_of_a_stored_sweep_fits_two_columns(folder, size, tmp_path):
-    assert not too_wide(written(load(folder), size), size, tmp_path)
+    assert not misfits(written(load(folder), size), size, tmp_path)
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason=MISSING)
 @pytest.mark.parametrize("size", PLACES)
 def test_long_names_and_reasons_fit_two_columns(size, tmp_path):
-    one = hostile()
-    assert not too_wide({"hostile": latex.table(one, LAYOUTS[size].table)}, size, tmp_path)
+    layout = LAYOUTS[size]
+    texts = {
+        one.title: latex.table(one, layout.table, layout.table_height)
+        for one in (hostile(), tall(60))
+    }
+    assert not misfits(texts, size, tmp_path)
 
 
 def hostile():
@@ -88,6 +105,34 @@ def hostile():
         rows=((words(name), *cells, Cell("over budget", reason=reason)),) * 2,
         across="time_ms",
     )
+
+
+def tall(rows):
+    """A table of as many series as these, in one of which the name takes two lines."""
+    cells = [Cell(f"{n} ±{n}", float(n)) for n in (1, 22, 333)]
+    names = [f"mechanism_{i}" for i in range(rows - 1)] + ["a_long_path_of_mine.py:" + "Gated/" * 9]
+    return Table(
+        name="t",
+        title="High",
+        columns=("Mechanism", "128", "256", "512"),
+        rows=tuple((words(name), *cells) for name in names),
+        across="time_ms",
+    )
+
+
+@pytest.mark.parametrize("size", ReportSize)
+def test_what_is_higher_than_its_place_says_so_and_has_parts_with_every_row_once(size):
+    layout = LAYOUTS[size]
+    for rows in (3, 150):
+        text = latex.table(tall(rows), layout.table, layout.table_height)
+        parts = re.findall(r"\\begin\{tabular\}.*?\\end\{tabular\}", text, re.DOTALL)
+        high = rows == 150
+        assert ("not in a table environment" in text) == high
+        assert (len(parts) > 1) == high
+        assert all(part.count("Mechanism & 128 & 256") == 1 for part in parts)
+        names = re.findall(r"^mechanism\\_(\d+) &", text, re.MULTILINE)
+        assert [*map(int, names)] == [*range(rows - 1)]
+        assert all(part.count(r"\\") * 9.5 < layout.table_height / 3 for part in parts) or not high
 
 
 @pytest.mark.parametrize("size", ReportSize)

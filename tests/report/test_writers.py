@@ -3,9 +3,6 @@
 import csv
 import io
 import re
-import shutil
-import subprocess
-from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -15,30 +12,7 @@ from rich.console import Console
 from attnbench.errors import clean
 from attnbench.report import delimited, latex, markdown, terminal
 from attnbench.report.grid import Cell, Table, words
-
-WIDTH = 396.0  # points of TeX
-HOSTILE = (
-    '=HYPERLINK("http://x")',
-    "-2+3",
-    "@SUM(A1)",
-    "a|b",
-    "<script>alert(1)</script>",
-    "![x](http://x)",
-    "[x](http://x)",
-    "**bold** _it_ `code` ~s~ $x^2$",
-    "\\input{/etc/passwd}",
-    "100% & #1 {x} ~ ^ _y_",
-    "\x1b[31mred\x1b]0;title\x07",
-    "[red]rich[/red] [link=http://x]y[/link]",
-    "one\ntwo\r\nthree\u2028four\u202egnp.exe",
-    "中文 Ωmega ü",
-    "# heading",
-)
-
-
-def table(*names: str) -> Table:
-    rows = tuple((words(name), Cell("1.20 ±0.10", 1.2, 1.1, 1.3), Cell("–")) for name in names)
-    return Table(name="t", title="Title", columns=("Name", "64", "128"), rows=rows, note="A note.")
+from tests.report.hostile import HOSTILE, WIDTH, braces_balance, table
 
 
 def printed(one: Table, width: int, **options: object) -> str:
@@ -46,12 +20,6 @@ def printed(one: Table, width: int, **options: object) -> str:
     console = Console(file=stream, width=width, **options)
     console.print(terminal.table(one, width))
     return stream.getvalue()
-
-
-def braces_balance(text: str) -> bool:
-    braces = re.findall(r"(?<!\\)(?:\\\\)*[{}]", text)
-    depths = [*accumulate(1 if brace[-1] == "{" else -1 for brace in braces)]
-    return min(depths, default=0) >= 0 and (depths or [0])[-1] == 0
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -82,48 +50,6 @@ def test_no_name_breaks_a_table_or_acts(name: str):
     assert "[red]" not in name or "[red]rich" in text
 
 
-def test_markdown_has_a_line_for_each_row_and_numbers_to_the_right():
-    assert "| --- | ---: | --- |" in markdown.table(table("a"))
-    one = Table(name="t", title="T", columns=("a\nb",), rows=((Cell("c\r\n| d"),),))
-    assert markdown.table(one).splitlines()[2:] == ["| a b |", "| --- |", r"| c  \| d |"]
-    plain = "linear_transformer:eager[rank=16]"
-    assert markdown.escape(plain) == plain
-
-
-def test_csv_has_counts_in_full_and_no_rounding_of_other_numbers():
-    numbers = (127.99999999999996, 1 / 3, 2.0**53 - 1, 0.00047180160000000003, -1.5)
-    one = Table(name="t", title="T", columns=("x",), rows=tuple((Cell("", n),) for n in numbers))
-    lines = delimited.table(one).decode().splitlines()
-    assert lines[1:] == ["128.0", "0.333333333333", "9007199254740991.0", "0.0004718016", "-1.5"]
-
-
-@given(st.text(max_size=60))
-def test_any_text_leaves_latex_balanced(text: str):
-    escaped = latex.escape(text)
-    assert braces_balance(escaped)
-    assert "\n" not in escaped
-
-
-def test_latex_is_a_tabular_below_comments_on_what_it_shows_and_needs():
-    title, note, wide, *lines = latex.table(table("a"), WIDTH).splitlines()
-    assert title == r"% Title; needs \usepackage{array,booktabs,textcomp}"
-    assert note == "% A note."
-    assert re.fullmatch(r"% about \d+ pt wide at 8 pt", wide)
-    assert lines[0] == r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}%"
-    assert (lines[1], lines[-2]) == (r"\begin{tabular}{@{}lrl@{}}", r"\end{tabular}")
-    assert lines[-1] == r"\par\endgroup"
-    assert [lines.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
-
-
-def test_numbers_of_latex_are_as_in_other_tables_with_their_interval_once():
-    cells = (Cell("12.34 ±0.45", 12.34, 11.89, 12.79), Cell("24 [12, 62]", 24.0, 12.0, 62.0))
-    rows = ((words("a"), *cells), (words("b"), Cell("over budget"), Cell("1", 1)))
-    one = Table(name="t", title="T", columns=("Mechanism", "128", "256"), rows=rows, across="ms")
-    assert r"a & 12.34 $\pm$0.45 & 24 {[}12, 62{]} \\" in latex.table(one, WIDTH)
-    assert r"b & over budget & 1 \\" in latex.table(one, WIDTH)
-    assert r"\begin{tabular}{@{}lrr@{}}" in latex.table(one, WIDTH)
-
-
 def test_the_best_are_bold_and_the_note_says_so():
     row = (words("a"), Cell("1.25 ±0.30", 1.25, 0.95, 1.55, best=True))
     one = Table(name="t", title="T", columns=("Mechanism", "128"), rows=(row,))
@@ -149,18 +75,6 @@ def test_cleaned_text_is_one_printable_line(text: str):
 @pytest.mark.parametrize("writer", [markdown.table, delimited.table])
 def test_an_empty_table_is_written_too(writer):
     assert writer(Table(name="t", title="T", columns=("a", "b"), rows=()))
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex here")
-def test_latex_compiles_with_every_latin_letter_and_hostile_name(tmp_path):
-    letters = "".join(map(chr, range(32, 256))) + "".join(latex.SPECIAL)
-    text = latex.table(table(*HOSTILE, letters), WIDTH)
-    head = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{array,booktabs,textcomp}"
-    document = f"{head}\n\\begin{{document}}\n{text}\\end{{document}}\n"
-    (tmp_path / "tables.tex").write_text(document, encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:].decode(errors="replace")
 
 
 COUNTS = st.floats(0.01, 99_999).map(lambda x: Cell(f"{x:,.3g} ±{x / 9:,.2g}", x))

@@ -93,7 +93,7 @@ def reached(agenda):
     for planned in agenda.plan:
         workload = planned.case.workload
         own = lengths[workload.mode].setdefault(str(agenda.series(planned)), set())
-        if agenda.timed(planned):
+        if agenda.timed_runs(planned):
             own.add(workload.seq_len)
     return lengths
 

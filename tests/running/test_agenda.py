@@ -9,8 +9,8 @@ import pytest
 from attnbench.records import Outcome, Part, Run
 from attnbench.running import agenda as module
 from attnbench.running.agenda import Agenda
-from attnbench.running.foresee import dry
-from attnbench.running.order import after, visits
+from attnbench.running.foresee import dry_run
+from attnbench.running.order import next_visit, visits
 from tests.doubles.machine import Machine
 from tests.running.sessions import GIB, PLAN, REQUEST, sweep
 
@@ -126,13 +126,15 @@ def test_a_visit_follows_from_what_ran_in_the_one_before():
     assert len(visit.cases) == 2
     fast, slow = sorted(visit.cases, key=lambda planned: planned.case.mechanism)
     failed = Run(case=slow.case.key, part=Part.TIME, round=0, outcome=Outcome.OOM)
-    visit = after(order, [failed, dry(fast, visit.part, visit.round)])
+    visit = next_visit(order, [failed, dry_run(fast, visit.part, visit.round)])
     assert (visit.part, visit.cases) == (Part.MEMORY, (fast,)), "of what was timed"
-    assert not agenda.timed(slow)
+    assert not agenda.timed_runs(slow)
     seen = []
     while visit is not None:
         seen += [planned.case.mechanism for planned in visit.cases]
-        visit = after(order, [dry(planned, visit.part, visit.round) for planned in visit.cases])
+        visit = next_visit(
+            order, [dry_run(planned, visit.part, visit.round) for planned in visit.cases]
+        )
     assert set(seen) == {"fast"}, "its memory ran out at a shorter length"
     assert not agenda.over_budget
 
@@ -143,7 +145,7 @@ def test_what_the_budget_cut_off_waits_again_in_the_first_round_alone():
     visit = next(order)
     agenda.take(visit.cases)
     assert not {planned.case.key for planned in visit.cases} & agenda.waiting.keys()
-    agenda.record(visit.cases, [dry(visit.cases[0], visit.part, visit.round)])
+    agenda.record(visit.cases, [dry_run(visit.cases[0], visit.part, visit.round)])
     assert visit.cases[1].case.key in agenda.waiting
     assert visit.cases[0].case.key not in agenda.waiting
     assert agenda.over_budget
@@ -158,8 +160,8 @@ def test_what_the_budget_cut_off_waits_again_in_the_first_round_alone():
 def test_a_run_that_is_not_recorded_changes_nothing():
     agenda = agenda_of()
     visit = next(visits(agenda))
-    run = dry(visit.cases[0], visit.part, visit.round)
-    assert agenda.whole(visit.cases[0], run) == run
+    run = dry_run(visit.cases[0], visit.part, visit.round)
+    assert agenda.with_earlier_laps(visit.cases[0], run) == run
     assert not any(agenda.runs.values())
 
 
@@ -175,6 +177,6 @@ def test_what_a_later_round_leaves_out_is_over_budget(slower, budget_s, over):
     agenda = sweep(machine, request=request, watch=watch)
     assert machine.now - 50.0 < budget_s, "nothing was cut off"
     assert not agenda.waiting
-    rounds = {len(agenda.timed(planned)) for planned in PLAN}
+    rounds = {len(agenda.timed_runs(planned)) for planned in PLAN}
     assert rounds == ({1, 2} if over else {2})
     assert agenda.over_budget == over

@@ -72,7 +72,10 @@ def longest(machine, mode):
     return found[Part.TIME]
 
 
-@pytest.mark.parametrize(("budget_s", "training"), [(900.0, 32_768), (1200.0, 65_536)])
+@pytest.mark.parametrize(
+    ("budget_s", "training"),
+    [pytest.param(900.0, 32_768, marks=pytest.mark.long), (1200.0, 65_536)],
+)
 def test_each_linear_curve_of_the_figure_is_measured_to_its_end(budget_s, training):
     machine, plan = replayed(budget_s, {*LINEAR, *QUADRATIC})
     assert {longest(machine, Mode.INFERENCE)[name] for name in LINEAR} == {65_536}
@@ -132,7 +135,7 @@ def test_all_series_can_be_compared_far_within_a_budget(
 FOUR = (OWN, "fastformer", "linear_transformer", "transformer:sdpa")
 
 
-@pytest.mark.parametrize("share", [0.3, 1.0])
+@pytest.mark.parametrize("share", [0.3, pytest.param(1.0, marks=pytest.mark.long)])
 def test_a_module_of_ones_own_among_four_can_be_compared_far_in_five_minutes(share):
     """Nothing is known of what it costs before it runs."""
     lengths = reached(again(FIG2, FOUR, budget_s=300.0, share=share))
@@ -142,7 +145,11 @@ def test_a_module_of_ones_own_among_four_can_be_compared_far_in_five_minutes(sha
 
 
 @pytest.mark.parametrize(
-    "mechanisms", [("fastformer", "transformer:sdpa"), FOUR], ids=["two", "four"]
+    "mechanisms",
+    [
+        pytest.param(("fastformer", "transformer:sdpa"), id="two", marks=pytest.mark.long),
+        pytest.param(FOUR, id="four"),
+    ],
 )
 def test_on_a_machine_at_half_speed_a_sweep_goes_as_far_as_a_dry_run_says(mechanisms):
     """The rates that are assumed before any are measured are half of those of this machine."""
@@ -245,14 +252,111 @@ def test_curves_begin_then_cheap_cases_come_first_and_their_block_races_along():
         assert shared[0] <= shared[1], "the fast one ran again beside the slow one"
 
 
+ALIKE = tuple(replace(line, projection_flops=10**8) for line in PLAN)  # one race for each block
+
+
+@pytest.mark.parametrize("names", [("slow", "fast"), ("slow", "fast", "third")])
+def test_the_first_block_is_repeated_at_once_in_three_rounds(names):
+    """Its inference costs less than its training; rounds have new processes."""
+    plan = [
+        planned(name, n, 10**8 * (1 + 2 * MODES.index(mode)), mode=mode)
+        for name in names
+        for n in (128, 256)
+        for mode in MODES
+    ]
+    machine = Machine(slow_is(0.15))
+    request = replace(REQUEST, modes=MODES, lengths=(128, 256), rounds=12, budget_s=1000.0)
+    sweep(machine, plan, request)
+    visited = order(machine)
+    each = len(names)
+    assert {n for _, _, n in visited[: 3 * each]} == {128}
+    rounds = [round_ for round_, _, _ in visited[: 3 * each + 1]]
+    assert rounds == [*([0] * each), *([1] * each), *([2] * each), 0]
+    first = [msgspec.json.decode(run.case, type=Case) for run in machine.stored[: 4 * each]]
+    assert {case.workload.mode for case in first} == {Mode.INFERENCE}
+    pids = [pid for do, _, pid in machine.asked if do == "build"]
+    assert len(set(pids[: 3 * each])) == 3 * each
+
+
+def early(machine):
+    """Seconds until the first visit to another block, and what ran by then, by round."""
+    visited = order(machine)
+    until = next(i for i, (_, _, n) in enumerate(visited) if n != visited[0][2])
+    elapsed = [run.elapsed_s for run in machine.stored if run.samples][:until]
+    rounds = {}
+    for (round_, name, _), seconds in zip(visited[:until], elapsed, strict=True):
+        rounds.setdefault(round_, {})[name] = seconds
+    return rounds
+
+
+@pytest.mark.parametrize("names", ["ab", "abcdefgh"])
+def test_what_is_repeated_at_once_takes_a_twentieth_of_the_budget(names):
+    """In a tie too; of many series as many as can be repeated often enough, the cheapest ones."""
+    seconds = {name: 0.5 + 0.01 * i * (len(names) > 2) for i, name in enumerate(names)}
+    plan = [planned(name, n, int(s * 1e9)) for name, s in seconds.items() for n in (128, 256)]
+    noise = Counter()
+
+    def wavering(case):
+        noise[case] += 1
+        return seconds[case.mechanism] * (1 + 0.05 * math.sin(3 * noise[case]))
+
+    machine = Machine(wavering)
+    sweep(machine, plan, replace(REQUEST, lengths=(128, 256), rounds=12, budget_s=600.0))
+    rounds = early(machine)
+    assert 3 <= len(rounds) < 12
+    again_s = sum(sum(each.values()) for number, each in rounds.items() if number)
+    assert 15.0 <= again_s <= 1.1 * 30.0
+    assert len({tuple(sorted(each)) for number, each in rounds.items() if number}) == 1
+    assert 2 <= len(rounds[1]) <= len(names)
+    assert set(rounds[1]) == set(names[: len(rounds[1])])
+
+
+@pytest.mark.parametrize(("budget_s", "again"), [(60.0, 2), (30.0, 0)])
+def test_two_series_are_repeated_at_once_often_enough_or_not_at_all(budget_s, again):
+    """Two further rounds of them take 7 s."""
+    plan = [planned(name, n, 5 * 10**8) for name in "ab" for n in (128, 256)]
+    machine = Machine(lambda case: 0.5)
+    sweep(machine, plan, replace(REQUEST, lengths=(128, 256), rounds=12, budget_s=budget_s))
+    assert max(early(machine)) == again
+
+
+def test_a_series_that_fails_again_ends_the_first_repeats():
+    """Two are needed to decide anything."""
+
+    def fate(case, do):
+        again = do == "build" and case.mechanism == "slow" and machine.stored
+        return {"outcome": "failed", "reason": "only once"} if again else None
+
+    machine = Machine(fate=fate)
+    sweep(machine, ALIKE, replace(REQUEST, rounds=12, budget_s=1000.0))
+    assert [(round_, n) for round_, _, n in order(machine)[:4]] == [
+        (0, 128),
+        (0, 128),
+        (1, 128),
+        (0, 512),
+    ]
+
+
+def test_a_sweep_that_goes_on_repeats_nothing_twice():
+    request = replace(REQUEST, budget_s=1000.0)
+    machine = Machine(slow_is(0.15))
+    sweep(machine, ALIKE, request)
+    for ended in (4, 6, 8):  # after a visit
+        again = Machine(slow_is(0.15))
+        sweep(again, ALIKE, request, earlier=machine.stored[:ended])
+        runs = [(run.case, run.part, run.round) for run in machine.stored[:ended] + again.stored]
+        assert len(runs) == len(set(runs))
+        assert set(runs) == {(run.case, run.part, run.round) for run in machine.stored}
+
+
 def test_memory_is_measured_after_the_first_visit_of_a_case():
     machine = Machine()
     sweep(machine, request=replace(REQUEST, budget_s=60.0))
-    parts = [(run.case, run.part) for run in machine.stored]
+    parts = [(run.case, run.part, run.round) for run in machine.stored]
     for line in PLAN:
-        weighed = parts.index((line.case.key, Part.MEMORY))
-        assert parts.index((line.case.key, Part.TIME)) < weighed
-        assert all(run.round == 0 for run in machine.stored[:weighed])
+        weighed = parts.index((line.case.key, Part.MEMORY, 0))
+        assert parts.index((line.case.key, Part.TIME, 0)) < weighed
+        assert (line.case.key, Part.TIME, 1) in parts[weighed:]
 
 
 def test_what_is_compared_with_nothing_is_repeated_last():

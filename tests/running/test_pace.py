@@ -43,32 +43,32 @@ def pace(started):
         return started[-1]
 
     with Pace(start, core=3) as pace:
-        pace.ready()
+        pace.reset()
         yield pace
     assert not any(process.alive for process in started)
 
 
 def test_a_lap_has_the_mean_speed_of_the_probes_meanwhile(pace, started):
     (process,) = started
-    assert pace.beside(LAP) == LAP, "nothing is known"
+    assert pace.with_pace(LAP) == LAP, "nothing is known"
     process.found = [1.0] * 8
-    pace.ready()
+    pace.reset()
     process.found = [1.0, 0.5, 0.0, float("nan")]
-    beside = pace.beside(LAP)
+    beside = pace.with_pace(LAP)
     assert beside.pace_s == pytest.approx(2 / 3)
     assert beside.disturbed is None
-    assert pace.beside(LAP).pace_s == 0.5, "a short lap has that of the last probe"
+    assert pace.with_pace(LAP).pace_s == 0.5, "a short lap has that of the last probe"
     process.found = [1.5]
-    assert pace.beside(LAP).disturbed is Disturbance.SLOW_CORE
+    assert pace.with_pace(LAP).disturbed is Disturbance.SLOW_CORE
     faulting = LAP._replace(disturbed=Disturbance.FAULTS)
     process.found = [1.5]
-    assert pace.beside(faulting).disturbed is Disturbance.FAULTS
+    assert pace.with_pace(faulting).disturbed is Disturbance.FAULTS
 
 
 def test_a_process_that_has_ended_is_started_again(pace, started):
     started[0].alive = False
-    assert pace.beside(LAP) == LAP
-    pace.ready()
+    assert pace.with_pace(LAP) == LAP
+    pace.reset()
     assert len(started) == 2
 
 

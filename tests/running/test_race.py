@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from attnbench.devices import host
 from attnbench.records import Case, Cause, Clock, Level, Sample, Settings, Workload
 from attnbench.records.messages import Build, Failure, of_case
-from attnbench.running.memory import groups
-from attnbench.running.process import lost
+from attnbench.running.process import failure_of_a_lost_process
 from attnbench.running.race import (
     CUT_OFF,
     Round,
     Turns,
-    Used,
+    Usage,
     contradiction,
     in_turns,
     inconsistency,
@@ -72,7 +71,7 @@ def ran(machine, draw=0, budget_s=math.inf, round_=Round, **how):
 
 def together(entries):
     """Those that did not fail, which have six laps of the same numbers."""
-    laps = {name: sorted(entry.laps) for name, entry in entries.items() if entry.failed is None}
+    laps = {name: sorted(entry.laps) for name, entry in entries.items() if entry.failure is None}
     assert len({tuple(own) for own in laps.values()}) == 1
     assert all(len(own) == 6 for own in laps.values())
     return laps.keys()
@@ -109,9 +108,9 @@ def test_all_are_warm_before_the_first_lap_and_finished_after_the_last():
 def test_the_race_goes_on_without_one_that_fails(do):
     bad = Failure(outcome="crashed", reason="signal 11")
     entries = ran(Machine(fate=of_b(do, bad)))
-    assert entries["b"].failed == bad
+    assert entries["b"].failure == bad
     for name in "ac":
-        assert entries[name].failed is None
+        assert entries[name].failure is None
         assert len(entries[name].laps) == 6
 
 
@@ -158,7 +157,7 @@ def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(large, do):
     machine = Watched(fate=fate)
     entries = ran(machine, draw=LAST, first_lap=4)
     for name, entry in entries.items():
-        assert entry.failed is None
+        assert entry.failure is None
         assert len(entry.laps) == 6
         if name not in large:
             assert sorted(entry.laps) == list(range(4, 10))
@@ -172,20 +171,20 @@ def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(large, do):
 def test_who_runs_out_of_memory_alone_has_run_out():
     full = Failure(outcome="oom", reason="too large")
     machine = Machine(fate=of_b("build", full))
-    assert ran(machine)["b"].failed == full
+    assert ran(machine, draw=LAST)["b"].failure == full
     assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
 
 
 def test_a_case_has_a_limit_for_all_that_it_does():
     machine = Machine(seconds=lambda case: 1.0 if case.mechanism == "b" else 0.01)
     entries = ran(machine, limit_s=3.5)
-    assert entries["b"].failed.outcome == "timeout"
+    assert entries["b"].failure.outcome == "timeout"
     assert 0 < len(entries["b"].laps) < 6
     assert len(entries["a"].laps) == 6
 
 
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
-@pytest.mark.parametrize("answer", [KILLED, lost("together with its server")])
+@pytest.mark.parametrize("answer", [KILLED, failure_of_a_lost_process("together with its server")])
 def test_who_is_killed_once_takes_part_again(do, answer):
     machine = Machine(fate=of_b(do, answer, times=1))
     assert together(ran(machine)) == {*"abc"}
@@ -197,9 +196,79 @@ def test_who_is_killed_once_takes_part_again(do, answer):
 def test_who_is_killed_twice_is_left_out(do):
     machine = Machine(fate=of_b(do))
     entries = ran(machine)
-    assert entries["b"].failed == KILLED
+    assert entries["b"].failure == KILLED
     assert together(entries) == {"a", "c"}
     assert Counter(name for name, _ in machine.started)["b"] == 2
+
+
+def test_memory_that_others_held_at_the_time_is_not_charged_though_they_ended_later():
+    """b runs out beside a and c, which are replaced when they have finished."""
+    crowded = []
+
+    def fate(case, asked):
+        if (case.mechanism, asked) == ("b", "lap") and machine.living() > 1:
+            crowded.append(case)
+            return Failure(outcome="oom", reason="beside others")
+        if asked == "finish":
+            return {"outcome": "ok", "values": {}, "notes": {}, "needs_new_process": True}
+        return None
+
+    machine = Watched(fate=fate)
+    entries = ran(machine)
+    assert crowded
+    assert entries["b"].failure is None
+    assert len(entries["b"].laps) == 6
+
+
+def test_what_fails_as_it_races_again_because_of_another_keeps_its_laps_and_says_so():
+    def fate(case, asked):
+        if case.mechanism == "b" and asked == "lap":
+            return KILLED
+        built_again = sum(do == "build" and c.mechanism == "a" for do, c, _ in machine.asked) > 1
+        if case.mechanism == "a" and asked == "lap" and built_again:
+            return Failure(outcome="failed", reason="unlucky")
+        return None
+
+    machine = Machine(fate=fate)
+    entries = ran(machine)
+    assert entries["a"].failure is None
+    assert sorted(entries["a"].laps) == list(range(6))
+    assert entries["a"].answer.notes["later"] == "failed in a later race of its round: unlucky"
+
+
+def test_time_in_which_this_process_was_stopped_is_no_time_of_a_case():
+    """As by Ctrl-Z and fg: an answer waited for it."""
+    stopped = []
+
+    def clock():
+        if not stopped and machine.asked and machine.asked[-1][0] == "lap":
+            stopped.append(True)
+            machine.now += 3600.0
+        return machine.now
+
+    machine = Machine()
+    with Round(machine.start, random.Random(0), clock) as processes:
+        entries = race(processes, limit_s=60.0)
+    assert stopped
+    assert all(entry.failure is None for entry in entries.values())
+    assert all(len(entry.laps) == 6 for entry in entries.values())
+
+
+def test_the_last_question_says_how_long_it_may_take():
+    machine = Machine()
+    told = []
+    with Round(machine.start, random.Random(0), machine.clock) as processes:
+        ask = processes.side_work.ask
+
+        def listening(process, question, limit_s):
+            told.append((type(question).__name__, getattr(question, "left_s", None), limit_s))
+            return ask(process, question, limit_s)
+
+        processes.side_work.ask = listening
+        race(processes, limit_s=60.0)
+    finishes = [(left_s, limit_s) for name, left_s, limit_s in told if name == "Finish"]
+    assert len(finishes) == 3
+    assert all(0 < left_s <= limit_s < 60.0 for left_s, limit_s in finishes)
 
 
 class Numbered(Round):
@@ -232,7 +301,7 @@ def test_only_laps_that_were_taken_in_turns_have_the_same_number(fates, budget_s
 def test_who_was_killed_is_not_tried_again_once_the_budget_has_ended():
     machine = Machine(fate=of_b("finish", times=1))
     entries = ran(machine, budget_s=2.1)  # the builds and laps take 0.6 and 1.8 s
-    assert entries["b"].failed is CUT_OFF
+    assert entries["b"].failure is CUT_OFF
     for name in "ac":
         assert entries[name].laps, "what the others gave is kept"
 
@@ -244,22 +313,22 @@ def test_a_budget_that_ends_in_a_race_leaves_whole_pairs_of_laps_or_nothing(budg
     begun_s = machine.now
     entries = ran(machine, budget_s=budget_s)
     assert machine.now - begun_s < budget_s + 3.0
-    laps = {tuple(entry.laps) for entry in entries.values() if entry.failed is None}
+    laps = {tuple(entry.laps) for entry in entries.values() if entry.failure is None}
     assert len(laps) <= 1
     for entry in entries.values():
-        if entry.failed is None:
-            assert entry.finished
+        if entry.failure is None:
+            assert entry.answer
             assert entry.laps
             assert (len(entry.laps) == 6) == (budget_s > 8)
             assert len(entry.laps) % 2 == 0
         else:
-            assert entry.failed.outcome == "skipped"
+            assert entry.failure.outcome == "skipped"
 
 
 def test_what_hangs_when_the_budget_ends_did_not_time_out():
     machine = Machine(seconds=lambda case: 1e6)
     entries = ran(machine, budget_s=10.0)
-    assert {entry.failed.reason for entry in entries.values()} == {
+    assert {entry.failure.reason for entry in entries.values()} == {
         "not finished when --budget ended"
     }
 
@@ -279,7 +348,7 @@ def test_what_hangs_when_the_budget_ends_did_not_time_out():
 def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answer, named):
     forged = {"outcome": "ok", **answer}
     entries = ran(Machine(fate=of_b(do, forged)))
-    failure = entries["b"].failed
+    failure = entries["b"].failure
     assert failure.outcome == "failed"
     assert failure.reason.startswith("its process gave an impossible answer: ")
     assert named in failure.reason
@@ -292,35 +361,6 @@ def test_all_cases_have_the_same_inputs_and_each_race_has_its_own():
         ran(machine)
     seeds = [asked.inputs_seed for asked in machine.builds]
     assert (len(seeds), len(set(seeds[:3])), len(set(seeds[3:])), len(set(seeds))) == (6, 1, 1, 2)
-
-
-MEMORY, SHARED = 1000.0, 0.6
-
-needs = st.lists(st.floats(0, MEMORY), min_size=1, max_size=12)
-
-
-@given(needs, st.data())
-def test_every_group_fits_or_is_alone_and_the_anchor_links_the_others(needs, data):
-    lines = list(range(len(needs)))
-    link = data.draw(st.none() | st.sampled_from(lines))
-    room = SHARED * MEMORY
-    waiting = [line for line in lines if line != link]
-    found = groups(waiting, needs.__getitem__, room, MEMORY, link) if waiting else []
-    assert link is None or [link] not in found, "it has raced before"
-    if link is None:
-        link = min(lines, key=needs.__getitem__)
-    for group in found:
-        assert len(set(group)) == len(group)
-        total = sum(needs[line] for line in group)
-        assert len(group) == 1 or total <= room or (len(group) == 2 and total <= MEMORY)
-        assert len(group) == 1 or link in group, "every race of several has the link"
-    assert set().union(*found) >= set(waiting)
-    assert len(found) <= 1 or sum(needs) > room, "what fits together is one race"
-    others = [line for group in found for line in group if line != link]
-    assert len(others) == len(set(others)), "only the link runs more than once"
-    for group in found:
-        if len(group) == 1 and group != [link]:
-            assert needs[link] + needs[group[0]] > MEMORY, "alone only where it must be"
 
 
 @pytest.mark.parametrize(
@@ -378,7 +418,7 @@ def sample(cpu_s, iterations=10, **more):
     ],
 )
 def test_laps_may_not_claim_much_less_than_they_took(claimed_s, used_s, impossible):
-    used = {lap: Used(each_s, 0) for lap, each_s in enumerate(used_s)}
+    used = {lap: Usage(each_s, 0) for lap, each_s in enumerate(used_s)}
     found = understatement(dict.fromkeys(used, sample(claimed_s)), used)
     assert bool(found) == impossible
 
@@ -395,12 +435,12 @@ def test_laps_may_not_claim_much_less_than_they_took(claimed_s, used_s, impossib
     ],
 )
 def test_a_module_that_maps_pages_at_each_call_is_not_accused(used_s, faults, impossible):
-    used = dict.fromkeys(range(6), Used(used_s, faults))
+    used = dict.fromkeys(range(6), Usage(used_s, faults))
     assert bool(understatement(dict.fromkeys(used, sample(0.0199)), used)) == impossible
 
 
 def test_rehearsals_on_several_cores_take_more_cpu_time():
-    used = dict.fromkeys(range(2), Used(0.8, 30_000))
+    used = dict.fromkeys(range(2), Usage(0.8, 30_000))
     for wall_s, impossible in ((0.02, True), (0.005, False)):
         lap = sample(0.02, wall_s=wall_s)
         assert bool(understatement(dict.fromkeys(used, lap), used)) == impossible
@@ -456,5 +496,5 @@ def test_no_duration_is_read_from_a_clock_that_can_be_set():
 
 def test_laps_that_were_not_rehearsed_may_take_no_time_for_that():
     for rehearsed in (True, False):
-        used = dict.fromkeys(range(4), Used(0.4, 0, rehearsed))
+        used = dict.fromkeys(range(4), Usage(0.4, 0, rehearsed))
         assert bool(understatement(dict.fromkeys(used, sample(0.2, 1)), used)) != rehearsed

@@ -1,325 +1,90 @@
-"""The loop of a sweep against workers that answer by rule and a clock that moves only by them."""
+"""Measuring a request into a journal: what a sweep keeps beside its runs, and who may refuse."""
 
-import math
-from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
+from types import SimpleNamespace
 
-import msgspec
 import pytest
 
-from attnbench.analysis.costs import MARGIN, CostKind, Costs
-from attnbench.devices.finding import find
-from attnbench.records import Case, Cause, Clock, Disturbance, Outcome, Part, Run, Sample
-from attnbench.records.storage.schema import read_run
-from attnbench.running.agenda import Agenda
-from tests.doubles.machine import Machine
-from tests.running.sessions import GIB, PLAN, REQUEST, laps, outcomes, planned, slow_is, sweep
+from attnbench.errors import DifferentSweep
+from attnbench.records import Shard
+from attnbench.records.storage import schema
+from attnbench.records.storage.journal import FILE, load
+from attnbench.running import session as measuring
+from attnbench.running.plan import Plan
+from attnbench.running.request import requests
+from tests import sweeps
+from tests.commands.sweeping.cluster.shards import FACTS
+from tests.running.sessions import PLAN, REQUEST
 
 
-def unweighed(case, do):
-    """The fate of measurements of memory that fail."""
-    return {"outcome": "failed", "reason": ""} if do == "measure_memory" else None
+def test_an_interrupted_sweep_says_so_and_keeps_the_options_that_it_began_with(
+    tmp_path, monkeypatch
+):
+    def stop(*what, **how):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
+    monkeypatch.setattr(measuring, "make_visits", stop)
+    for options in (b"rounds = 3", b"rounds = 4"):
+        plan = Plan(cases=PLAN, cards=FACTS)
+        with pytest.raises(KeyboardInterrupt):
+            measuring.measure(REQUEST, plan, None, tmp_path, options_file=options)
+    assert (tmp_path / requests.FILE).read_bytes() == b"rounds = 3"
+    *_, last = (tmp_path / FILE).read_bytes().splitlines()
+    entry = schema.unseal(last)
+    assert (entry.kind, entry.data["outcome"]) == ("end", "interrupted")
 
 
-def test_every_case_is_visited_in_every_round_and_weighed_once_in_a_process_of_its_own():
-    machine, started = Machine(), []
+def test_a_caller_may_refuse_a_machine_before_a_journal_begins(tmp_path, monkeypatch):
+    def refuse(here):
+        raise DifferentSweep(f"not on {here.processor}")
 
-    def start(series, *, round_, measures_memory=False):
-        started.append((series, None if measures_memory else round_))
-        return machine.start(series)
-
-    sweep(machine, start=start)
-    parts = [(Part.MEMORY, 0), *((Part.TIME, round_) for round_ in range(3))]
-    assert set(outcomes(machine)) == {(p.case.key, *part) for p in PLAN for part in parts}
-    assert len(machine.stored) == len(PLAN) * 4
-    # each round has its memory layout; a profiler that has run slows a process
-    each = {(f"{name}:eager", r): 1 for name in ("slow", "fast") for r in range(3)}
-    assert Counter(started) == each | {("slow:eager", None): 3, ("fast:eager", None): 3}
-    pids = {do: {pid for d, _, pid in machine.asked if d == do} for do in ("lap", "measure_memory")}
-    assert not pids["lap"] & pids["measure_memory"]
+    here = sweeps.environment()
+    monkeypatch.setattr(measuring, "environment", lambda *about: here)
+    with pytest.raises(DifferentSweep, match=here.processor):
+        measuring.measure(
+            REQUEST, Plan(cases=PLAN, cards=FACTS), None, tmp_path / "new", before=refuse
+        )
+    assert not (tmp_path / "new").exists()
 
 
-def test_workers_are_told_which_states_to_fill():
-    plan = [replace(line, filled=line.case.workload.seq_len > 128) for line in PLAN]
-    machine = Machine()
-    sweep(machine, plan=tuple(plan))
-    told = {asked.workload.seq_len: asked.filled for asked in machine.builds}
-    assert told == {128: False, 256: True, 512: True}
+def test_code_that_has_changed_is_not_measured_into_the_same_sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
+    monkeypatch.setattr(measuring, "make_visits", lambda *agenda, **how: None)
 
+    def measure(code):
+        cards = tuple(replace(card, code=code) for card in FACTS)
+        measuring.measure(REQUEST, Plan(cases=PLAN, cards=cards), None, tmp_path).close()
 
-def test_a_block_is_reported_as_soon_as_its_series_were_timed():
-    seen = []
-    machine = Machine(slow_is(0.2))
-    agenda = sweep(machine, watch={"observe_block": lambda *what: seen.append(what)})
-    assert len(seen) == 3 * len({line.block for line in PLAN})
-    for number, (block, series, runs_of) in enumerate(seen):  # noqa: B007
-        assert set(series) == {"slow:eager", "fast:eager"}
-        for name, seconds in (("slow:eager", 0.2), ("fast:eager", 0.1)):
-            runs = runs_of[name]
-            assert [run.round for run in runs] == list(range(number // 3 + 1))
-            assert runs[-1].samples[0].seconds == pytest.approx(seconds)
-    assert runs_of == {str(series): runs for series, runs in agenda.runs_of(block).items()}
-
-
-def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_longer_lengths():
-    ends = iter(["unexamined"] * 2 + ["examined"] * 99)
-
-    def fate(case, do):
-        finished = {"outcome": "ok", "needs_new_process": False, "values": {}, "notes": {}}
-        looked = do == "finish" and machine.builds[-1].suspicious
-        return {**finished, "notes": {next(ends): "yes"}} if looked else None
-
-    machine = Machine(fate=fate)
-    sweep(machine, (PLAN[0],), replace(REQUEST, rounds=4))
-    assert [asked.suspicious for asked in machine.builds] == [True] * 4, "in every process"
-    machine = Machine(fate=fate)
-    sweep(machine, [planned("a", n, 10**8) for n in (128, 256, 512, 1024, 2048)])
-    looks = [asked.suspicious for asked in machine.builds]
-    assert looks[:5] == [True, False, True, False, True]
-    lengths = [asked.workload.seq_len for asked in machine.builds]
-    assert looks[5:] == [length == 128 for length in lengths[5:]], "and then at the shortest"
-    machine = Machine()
-    sweep(machine, (replace(PLAN[0], own=True),))
-    assert not any(asked.suspicious for asked in machine.builds), "tests look for it"
-
-
-def test_long_iterations_are_not_examined_again():
-    machine = Machine(slow_is(0.2))
-    sweep(machine, (PLAN[0],), replace(REQUEST, rounds=3))
-    assert [asked.suspicious for asked in machine.builds] == [True, False, False]
+    measure("one")
+    measure("one")
+    measure("")  # which cannot be read
+    with pytest.raises(DifferentSweep, match=r"the code of \w+ is not that which was measured"):
+        measure("another")
 
 
 @pytest.mark.parametrize(
-    ("first_s", "later_s", "said"),
-    [
-        (0.01, 0.0099, ""),
-        (0.01, 0.004, ""),  # by what caches, clocks and other programs may change
-        (0.01, 0.02, ""),
-        (0.01, 0.0004, "took more than 3 times as long in the first round as in a later one"),
-    ],
+    ("allowed", "threads", "by_pace", "spare"),
+    [(4, 4, False, 0), (8, 4, False, 64), (1, 1, True, 0), (2, 1, True, 63)],
 )
-def test_what_is_much_faster_in_a_later_round_is_suspect(first_s, later_s, said):
-    agenda = Agenda(request=REQUEST, plan=PLAN, memory_bytes=1e12)
-    line = PLAN[0]
-
-    def learned(round_, each_s, **more):
-        samples = tuple(
-            Sample(1, each_s, each_s, None, each_s, 0.0, 0.0, lap=lap, clock=Clock.CPU)
-            for lap in range(4)
-        )
-        samples = tuple(sample._replace(**more) for sample in samples)
-        run = Run(case=line.case.key, part=Part.TIME, round=round_, outcome=Outcome.OK)
-        agenda.record([line], [replace(run, samples=samples)])
-        return agenda.runs[run.case][round_].notes.get("suspect", "")
-
-    assert learned(0, first_s) == ""
-    assert learned(1, later_s) == said
-    assert learned(2, later_s, clock=Clock.WALL) == "", "others may have slowed the first"
-    assert learned(3, later_s, disturbed=Disturbance.FAULTS) == ""
-    agenda = Agenda(request=REQUEST, plan=[replace(line, own=True)], memory_bytes=1e12)
-    line = agenda.plan[0]
-    assert learned(0, first_s) == learned(1, later_s) == ""
+def test_no_core_is_spare_where_a_container_s_limit_leaves_none(
+    allowed, threads, by_pace, spare, monkeypatch
+):
+    pace = SimpleNamespace(core=0) if by_pace else None
+    monkeypatch.setattr(measuring, "cores", lambda: allowed)
+    monkeypatch.setattr(type(measuring.SYSTEM), "cores", lambda self: frozenset(range(64)))
+    assert len(measuring.spare_cores(threads, pace)) == spare
 
 
-def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order():
-    machine = Machine()
-    plan = tuple(planned(name, n, 10**8) for name in ("a", "b") for n in (2**k for k in range(9)))
-    sweep(machine, plan)
-    orders = [
-        [
-            msgspec.json.decode(run.case, type=Case).workload.seq_len
-            for run in machine.stored
-            if (run.part, run.round) == (Part.TIME, round_)
-        ][::2]
-        for round_ in range(3)
-    ]
-    assert orders[0] == sorted(orders[0])
-    assert sorted(orders[1]) == sorted(orders[2]) == orders[0]
-    assert len({tuple(order) for order in orders}) == 3
-
-
-@pytest.mark.parametrize(("tunes", "outcome"), [(False, Outcome.TIMEOUT), (True, Outcome.OK)])
-def test_kernels_that_try_configurations_at_first_have_time_for_them(tunes, outcome):
-    machine = Machine(overhead_s=100.0)
-    sweep(machine, (replace(PLAN[0], tunes=tunes),), replace(REQUEST, rounds=1))
-    assert outcomes(machine)[PLAN[0].case.key, Part.TIME, 0].outcome is outcome
-
-
-def test_after_memory_ran_out_longer_ones_are_not_tried_and_others_go_on():
-    def fate(case, do):
-        if (case.mechanism, case.workload.seq_len, do) == ("slow", 256, "build"):
-            return {"outcome": "oom", "reason": "cannot allocate"}
-        return None
-
-    machine = Machine(fate=fate)
-    sweep(machine)
-    found = outcomes(machine)
-    at = {p.case.workload.seq_len: found[p.case.key, Part.TIME, 0] for p in PLAN[:3]}
-    assert [at[n].outcome for n in (128, 256, 512)] == [Outcome.OK, Outcome.OOM, Outcome.SKIPPED]
-    assert (PLAN[1].case.key, Part.MEMORY, 0) not in found
-    assert all(
-        found[p.case.key, Part.TIME, r].outcome is Outcome.OK for p in PLAN[3:] for r in range(3)
-    )
-
-
-def test_a_process_that_dies_costs_its_case_and_is_replaced():
-    def fate(case, do):
-        if (case.mechanism, case.workload.seq_len, do) == ("slow", 128, "lap"):
-            return {"outcome": "crashed", "reason": "signal 11"}
-        return None
-
-    machine = Machine(fate=fate)
-    sweep(machine, request=replace(REQUEST, rounds=2))
-    found = outcomes(machine)
-    assert found[PLAN[0].case.key, Part.TIME, 0].outcome is Outcome.CRASHED
-    assert (PLAN[0].case.key, Part.TIME, 1) not in found, "it is not tried again"
-    assert found[PLAN[1].case.key, Part.TIME, 0].outcome is Outcome.OK
-    assert machine.started.count(("slow:eager", False)) == 3, "two rounds and one replacement"
-    assert machine.started.count(("fast:eager", False)) == 2
-
-
-def test_a_process_whose_state_was_changed_is_replaced():
-    notes = {"changed": "threads"}
-    changed = {"outcome": "ok", "values": {}, "notes": notes, "needs_new_process": True}
-    machine = Machine(fate=lambda case, do: changed if do == "finish" else None)
-    sweep(machine, PLAN[:3], replace(REQUEST, rounds=1))
-    assert machine.started.count(("slow:eager", False)) == 3
-
-
-def test_the_context_of_each_process_on_a_gpu_counts_until_it_is_measured_and_after():
-    case = planned("fast", 128, 10**8, size=GIB)
-    assumed = find("cuda").context_bytes
-    costs = Costs([case], context_bytes=assumed)
-    assert costs.needed_bytes(case) == MARGIN * (GIB + assumed)
-    values = {"allocated_peak_bytes": GIB, "context_bytes": 300e6}
-    run = Run(case=case.case.key, part=Part.MEMORY, round=0, outcome=Outcome.OK, values=values)
-    costs.learn(case, run)
-    assert costs.needed_bytes(case) == MARGIN * (GIB + 300e6)
-
-
-def test_a_process_on_a_gpu_starts_once_for_all_that_it_times_and_for_each_memory():
-    plan = [planned("fast", n, 10**8) for n in (128, 256, 512, 1024)]
-    start_s = find("cuda").start_s
-    costs, free = (Costs(plan, start_s=s) for s in (start_s, 0.0))
-    kinds = CostKind.TIMING, CostKind.WEIGHING
-    later = [costs.guess(kind, plan[0]) - free.guess(kind, plan[0]) for kind in kinds]
-    assert later == pytest.approx([start_s / 4, start_s])
-
-
-# two need 0.4 of memory each: each runs with the small one
-SIZES = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
-
-
-TWO_RACES = tuple(planned(name, 128, 10**8, size=size) for name, size in SIZES.items())
-
-
-def test_where_memory_forbids_one_race_the_races_share_a_case():
-    def weighed(case, do):
-        values = {"allocated_peak_bytes": SIZES[case.mechanism]}
-        return {"outcome": "ok", "values": values, "notes": {}} if do == "measure_memory" else None
-
-    machine = Machine(fate=weighed)
-    sweep(machine, TWO_RACES)
-    for round_ in range(3):
-        runs = [outcomes(machine)[p.case.key, Part.TIME, round_] for p in TWO_RACES]
-        small, big, bigger = (set(laps(run)) for run in runs)
-        assert not big & bigger
-        assert small == big | bigger, "its laps link them"
-        assert runs[0].elapsed_s >= sum(sample.wall_s for sample in runs[0].samples)
-
-
-def test_what_dies_in_a_later_race_of_its_round_keeps_its_laps_and_that_is_reported():
-    builds = []
-
-    def fate(case, do):
-        if case.mechanism == "small" and do == "build":
-            builds.append(case)
-            if len(builds) == 2:
-                return {"outcome": "crashed", "reason": "signal 11"}
-        return None
-
-    machine = Machine(fate=fate)
-    sweep(machine, TWO_RACES, replace(REQUEST, rounds=1))
-    assert len(builds) == 2, "the block has two races"
-    small, big, bigger = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in TWO_RACES)
-    assert {small.outcome, big.outcome, bigger.outcome} == {Outcome.OK}
-    assert set(laps(small)) == set(laps(big))
-    assert small.notes["later"] == "crashed in a later race of its round: signal 11"
-    assert not set(laps(big)) & set(laps(bigger))
-
-
-def test_a_resumed_sweep_does_only_what_is_missing_beside_what_links_it_to_the_rest():
-    machine = Machine()
-    sweep(machine)
-    earlier = tuple(machine.stored)
-    missing = [r for r in earlier if r.round == 2 and r.case == PLAN[0].case.key]
-    again = Machine()
-    sweep(again, earlier=[run for run in earlier if run not in missing])
-    assert {(r.case, r.round) for r in again.stored} == {
-        (PLAN[0].case.key, 2),
-        (PLAN[3].case.key, 2),
-    }
-    both = outcomes(again)
-    new = laps(both[PLAN[0].case.key, Part.TIME, 2])
-    link = laps(both[PLAN[3].case.key, Part.TIME, 2])
-    assert set(new) <= set(link), "the fast one ran beside it"
-    assert len(link) == len(set(link)) > len(new), "and keeps its earlier laps"
-
-
-def test_processes_end_after_a_race_that_leaves_heaps_too_large_to_keep():
-    sizes = {"slow": GIB // 4, "fast": 1000}
-    plan = [planned(name, n, 10**8, size=size) for n in (128, 256) for name, size in sizes.items()]
-    machine = Machine(fate=unweighed)
-    sweep(machine, plan, replace(REQUEST, rounds=1))
-    assert machine.started[:2] == machine.started[4:6], "before the second block"
-
-
-def test_no_process_is_idle_while_the_memory_of_a_large_case_is_measured():
-    living = []
-
-    def fate(case, do):
-        living.extend(w.alive for w in workers if do == "measure_memory")
-        return unweighed(case, do)
-
-    workers, machine = [], Machine(fate=fate)
-
-    def start(series, measures_memory=False, **how):
-        workers.extend([] if measures_memory else [machine.start(series)])
-        return machine.start(series, measures_memory=True) if measures_memory else workers[-1]
-
-    request = replace(REQUEST, rounds=1, device="cuda")
-    large = planned("slow", 128, 10**8, size=6 * GIB)
-    sweep(machine, (large,), request, memory=8 * GIB, start=start)
-    assert living == [False]
-
-
-@pytest.mark.parametrize(("do", "part"), [("finish", Part.TIME), ("measure_memory", Part.MEMORY)])
-def test_what_would_be_refused_on_reading_is_a_failure_that_names_it(do, part):
-    answer = {"outcome": "ok", "values": {"setup_s": -1.0}, "notes": {}, "needs_new_process": False}
-    machine = Machine(fate=lambda case, asked: answer if asked == do else None)
-    sweep(machine)
-    runs = [run for run in machine.stored if run.part == part]
-    assert {(run.outcome, run.reason) for run in runs} == {
-        (Outcome.FAILED, "its process gave an impossible answer: `$.values.setup_s` is below 0")
-    }
-    assert [read_run(asdict(run)) for run in machine.stored] == machine.stored
-
-
-def test_a_value_that_is_not_a_number_costs_nothing_but_itself():
-    values = {"error": math.nan, "flops": math.inf, "operators": 3.0}
-    answer = {"outcome": "ok", "values": values, "notes": {}}
-    machine = Machine(fate=lambda case, asked: answer if asked == "measure_memory" else None)
-    sweep(machine)
-    weighed = [run.values for run in machine.stored if run.part is Part.MEMORY]
-    assert weighed == [{"operators": 3.0}] * len(PLAN)
-
-
-def test_what_was_killed_twice_is_stored_with_that_cause():
-    killed = {"outcome": "crashed", "cause": Cause.KILLED, "reason": "signal 9"}
-    machine = Machine(fate=lambda case, do: killed if case.mechanism == "slow" else None)
-    sweep(machine)
-    for run in machine.stored:
-        slow = "slow" in run.case
-        assert (run.outcome, run.cause) == (
-            (Outcome.CRASHED, Cause.KILLED) if slow else (Outcome.OK, None)
-        )
+def test_of_a_share_only_its_cases_are_measured_and_its_journal_says_which(tmp_path, monkeypatch):
+    agendas = []
+    monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
+    monkeypatch.setattr(measuring, "make_visits", lambda agenda, *_, **how: agendas.append(agenda))
+    share = measuring.Share(shard=Shard(2, 3), cases=PLAN[:2])
+    plan = Plan(cases=PLAN, cards=FACTS)
+    measuring.measure(REQUEST, plan, None, tmp_path, share=share, options_file=b"rounds = 3")
+    assert agendas[0].plan == PLAN[:2]
+    stored = load(tmp_path)
+    assert stored.shard == Shard(2, 3)
+    assert stored.plan == PLAN, "so that shards can be merged"
+    assert not (tmp_path / requests.FILE).exists(), "those of the fleet lie beside it"

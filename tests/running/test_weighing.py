@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.records import Cause, Outcome, Part
+from attnbench.records import Cause, Clock, Outcome, Part
 from attnbench.records.messages import Failure
+from attnbench.running import weighing as measurements
+from attnbench.running.session import cores_beside
 from tests.doubles.machine import Machine
 from tests.running.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
@@ -228,3 +230,75 @@ def test_a_sweep_that_is_interrupted_leaves_no_process():
     with pytest.raises(KeyboardInterrupt):
         sweep(machine, watch=SPARE)
     assert not any(worker.alive for worker in machine.all)
+
+
+ON_GPU = replace(REQUEST, device="cuda")
+
+
+def cores_for(device, threads, clock):
+    timing = replace(REQUEST.settings, threads=threads, clock=clock)
+    return replace(REQUEST, device=device, settings=timing)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+@pytest.mark.parametrize("clock", Clock)
+def test_on_a_gpu_no_memory_is_measured_beside_races_on_however_many_cores(device, clock):
+    request = cores_for(device, 1, clock)
+    assert not measurements.is_possible(request, 64)
+    assert cores_beside(request, None) == ()
+
+
+def test_on_a_cpu_it_is_where_a_core_is_left(monkeypatch):
+    monkeypatch.setattr(measurements.stopping, "is_possible", lambda: True)
+    for clock, threads, cores, expected in (
+        (Clock.CPU, 1, 1, False),
+        (Clock.CPU, 1, 2, True),
+        (Clock.WALL, 2, 2, False),
+        (Clock.WALL, 2, 3, True),
+    ):
+        assert measurements.is_possible(cores_for("cpu", threads, clock), cores) == expected
+
+
+def test_on_a_gpu_memory_is_measured_while_nothing_else_works_and_nothing_is_stopped():
+    beside = []
+
+    def fate(case, do):
+        if do == "measure_memory":
+            beside.append(len(machine.working()))
+
+    machine = Watched(fate=fate, hold_s=0.01)
+    request = replace(ON_GPU, rounds=2)
+    sweep(machine, request=request, memory=80 * GIB, watch={"spare": cores_beside(request, None)})
+    weighed = {pid for _, pid in weighers(machine)}
+    assert beside == [0] * len(PLAN)
+    assert set(machine.beside_laps) == {0}
+    assert {name for name, _ in machine.events} == {"end"}
+    assert {do for do, _, pid in machine.asked if pid in weighed} == {"measure_memory"}
+    assert {run.outcome for run in machine.stored} == {Outcome.OK}
+
+
+def idling(machine):
+    """Whether a process of a race is alive."""
+    pids = {pid for _, pid in weighers(machine)}
+    return any(worker.alive and worker.pid not in pids for worker in machine.workers)
+
+
+@pytest.mark.parametrize("request_", [REQUEST, ON_GPU], ids=["cpu", "gpu"])
+def test_memory_that_processes_hold_while_they_idle_is_no_limit_of_a_measurement(request_):
+    """Each has a context, however little its case needs."""
+
+    def fate(case, do):
+        return OOM if do == "measure_memory" and idling(machine) else None
+
+    machine = Machine(fate=fate)
+    sweep(machine, request=request_, memory=80 * GIB)
+    assert outcomes(machine).keys() == PARTS
+    assert {run.outcome for run in machine.stored} == {Outcome.OK}
+
+
+def test_what_needs_too_much_memory_alone_is_said_to_after_a_second_try():
+    machine = Machine(fate=lambda case, do: OOM if do == "measure_memory" else None)
+    sweep(machine, request=ON_GPU, memory=80 * GIB)
+    weighed = [run for run in machine.stored if run.part is Part.MEMORY]
+    assert {run.outcome for run in weighed} == {Outcome.OOM}
+    assert max(Counter(case for case, _ in weighers(machine)).values()) == 2

@@ -193,7 +193,11 @@ class Nowhere(Machine):
         )
 
     def start(self, series, *, round_=0, measures_memory=False):
-        self.round = round_
+        if not measures_memory:
+            self.round = round_
+            # as `Pool.of_round` keeps servers; the next one of another round has another layout
+            kept = {0, round_, round_ + 1}
+            self.layouts = {key: log for key, log in self.layouts.items() if key[1] in kept}
         return super().start(series, round_=round_, measures_memory=measures_memory)
 
     def noisy(self, case):
@@ -219,11 +223,15 @@ class Nowhere(Machine):
         return None
 
 
-def measured(world):
-    """The sweep of a world, through the real order and loop, and read from its real journal."""
+def measured(world, observe_block=lambda block, series, runs: None):
+    """The sweep of a world, through the real order and loop, and read from its real journal.
+
+    `observe_block` sees what has been timed, as in `running.sweep.make_visits`.
+    """
     machine = Nowhere(world)
     request = world.request
-    agenda = sweep(machine, world.plan, request, MEMORY_BYTES)
+    watch = {"observe_block": observe_block}
+    agenda = sweep(machine, world.plan, request, MEMORY_BYTES, watch=watch)
     ended = EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED
     records = (
         Head(name="world", attnbench="0", request=request),

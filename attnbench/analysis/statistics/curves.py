@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnbench.analysis.statistics.estimate import half_widths
-from attnbench.records import SIZES, Case, Planned, Series, size_text
-from attnbench.records.metrics import TABLE, Better
+from attnbench.records import SIZES, Case, Planned, Series, metrics, size_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,11 +109,11 @@ def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     A cost has the errors of its estimate; those of a condition of the measurement are unknown.
     Counts, and derived columns that are no metrics, are exact.
     """
-    row = TABLE.get(metric)
+    row = metrics.TABLE.get(metric)
     errors: tuple[ArrayLike, ...] = ()
     if row is not None and row.interval:
         errors = cases[row.estimate[3]], cases[row.estimate[4]]
-    elif row is not None and row.better is Better.NEITHER:
+    elif row is not None and row.better is metrics.Better.NEITHER:
         errors = np.nan, np.nan
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
 

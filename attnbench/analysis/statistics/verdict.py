@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from attnbench.records.metrics import Better, Metric
+from attnbench.records import metrics
 
 # placement of code and pages alone causes smaller changes of wall time
 THRESHOLD = 0.03
@@ -46,15 +46,15 @@ def verdict_on(
     return Verdict.SAME if -limit <= low and high <= limit else Verdict.UNSURE
 
 
-def count_verdict(first: float | None, second: float | None, metric: Metric) -> Verdict:
+def count_verdict(first: float | None, second: float | None, metric: metrics.Metric) -> Verdict:
     """The verdict on a count; `slower` means worse, in the direction that the metric defines."""
     if first is None or second is None:
         return Verdict.MISSING
     if abs(second - first) <= (metric.tolerance or 0.0) * abs(first):
         return Verdict.SAME
-    if metric.better is Better.NEITHER:
+    if metric.better is metrics.Better.NEITHER:
         return Verdict.UNSURE
-    is_worse = (second > first) == (metric.better is Better.LOWER)
+    is_worse = (second > first) == (metric.better is metrics.Better.LOWER)
     return Verdict.SLOWER if is_worse else Verdict.FASTER
 
 

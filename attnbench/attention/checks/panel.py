@@ -44,8 +44,7 @@ from attnbench.attention.checks.trial import (
     trials,
 )
 from attnbench.attention.core import LAYER, computed, tensor_names, usual
-from attnbench.devices import DeviceFailed, is_out_of_memory, raise_device_failure
-from attnbench.devices.finding import find
+from attnbench.devices import DeviceFailed, find, is_out_of_memory, raise_device_failure
 from attnbench.errors import one_line
 from attnbench.records import (
     GRADIENT,
@@ -55,14 +54,16 @@ from attnbench.records import (
     Level,
     PanelRow,
     Workload,
+    units,
 )
-from attnbench.records.units import few
 
 FACTOR = 10.0
 TWICE = 2.0
 CHUNK = 128  # tokens over which kernels of recurrences sum logs of decays; most take 64
 PAIRS = frozenset({"g", "q", "k", "v"})  # of a core without a delta rule
 AFFORDABLE = 1 << 26  # elements of `eager`'s largest tensor, for a second opinion
+# of a bound: at it, what limits may have a gradient or none; clamp has none from torch 2.14 on
+WITHIN = 1 - 2**-7
 ROUNDED = 1e-2  # a larger error is no matter of rounding
 # of the largest gradient, below which the errors of another are of the terms that cancelled in it
 FLOOR = 0.1
@@ -153,7 +154,7 @@ def concluded(
     worst: the name of the error that is largest beside its limit; empty where there is none.
     """
     if not shown.errors and shown.changed:
-        return KernelFinding.CHANGES_INPUTS, f"{few(shown.changed, 3)}; then {shown.reason}"
+        return KernelFinding.CHANGES_INPUTS, f"{units.few(shown.changed, 3)}; then {shown.reason}"
     if not shown.errors:
         if shown.out_of_memory:
             return KernelFinding.UNTRIED, shown.reason
@@ -164,15 +165,15 @@ def concluded(
     finding = judged(
         shown.errors[worst], limits[worst], half if attempt.aspect is Aspect.STEADY else 0.0
     )
-    exceeding = few((name for name in shown.errors if shown.errors[name] > limits[name]), 3)
+    exceeding = units.few((name for name in shown.errors if shown.errors[name] > limits[name]), 3)
     if finding in (KernelFinding.PASSED, KernelFinding.FEWER_DIGITS):
         if shown.changed:
-            return KernelFinding.CHANGES_INPUTS, few(shown.changed, 3)
+            return KernelFinding.CHANGES_INPUTS, units.few(shown.changed, 3)
         # plain forms of a package in float32 are no errors of a kernel judged in that
         if shown.gave and attempt.inputs != BFLOAT16:
             return KernelFinding.OTHER_TYPE, f"{shown.gave} for {attempt.dtype}"
         return finding, exceeding
-    changed = f"; it changes its inputs: {few(shown.changed, 3)}" if shown.changed else ""
+    changed = f"; it changes its inputs: {units.few(shown.changed, 3)}" if shown.changed else ""
     changed += f"; it gives {shown.gave} for {attempt.dtype}" if shown.gave else ""
     factor = f"; its output is {shown.factor} times ours" if shown.factor else ""
     return finding, exceeding + factor + changed
@@ -250,7 +251,7 @@ class Comparing:
             raise NotApplicable(f"no input has {stress.name}")
         bounds = (getattr(self.exact, "least_decay", None), self.bound)
         for least in (each for each in bounds if each is not None):
-            changed["g"] = changed["g"].clamp(min=least)
+            changed["g"] = changed["g"].clamp(min=WITHIN * least)
         return changed
 
     @property

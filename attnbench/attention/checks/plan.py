@@ -8,8 +8,7 @@ from attnbench.attention.card import Card
 from attnbench.attention.checks.stress import BFLOAT16, LONG, MASKED, STRESSES, USUAL
 from attnbench.attention.checks.trial import Trial, causal_values
 from attnbench.attention.core import LAYER, tensor_names
-from attnbench.records import Aspect, Attempt
-from attnbench.records.selection import options_text
+from attnbench.records import Aspect, Attempt, selection
 
 WIDTH = 128  # where no race says another
 HEADS = 4  # likewise
@@ -124,7 +123,7 @@ def with_options(card: Card, usual: Attempt, sizes: RaceSizes) -> Iterator[Attem
     for example in card.examples:
         chosen = {name: value for name, value in card.options(example) if name != "bias"}
         if chosen and chosen.keys() <= sizes.taken:
-            inputs = f"with {options_text(chosen.items())}"
+            inputs = f"with {selection.options_text(chosen.items())}"
             yield replace(
                 usual,
                 inputs=inputs,

@@ -5,6 +5,7 @@ Also whether another number of sequences changes what it gives for each.
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from attnbench.records import Attempt, KernelFinding, PanelRow
 LEAST = 100  # calls
 MOST = 2000
 LONGEST_S = 1.5  # for those beyond the least
+BLOCK = 512  # tokens that any kernel takes
 FRESH = 20  # calls with tensors that may get the memory of earlier ones
 WITHIN = 1e-3  # what parallel sums may differ by, relative to the largest output
 
@@ -27,9 +29,11 @@ WITHIN = 1e-3  # what parallel sums may differ by, relative to the largest outpu
 def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> PanelRow:
     """The same call again and again, and then one with other numbers in the same memory.
 
-    Raises `NotApplicable` where a form refuses the size, and `DeviceFailed` where it broke the GPU.
+    At a whole number of blocks where the function does not take the tokens of the attempt. Raises
+    `NotApplicable` where a form refuses the size, and `DeviceFailed` where it broke the GPU.
     """
     begun = time.perf_counter()
+    trial_before = trial
     trial = placed(trial, attempt)
     comparing = Comparing(trial, attempt)
     module: Any = comparing.started(trial.form, trial.card)
@@ -50,6 +54,8 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Panel
                 finding, reason = further()
     except Exception as error:  # a user's function raises anything
         raise_device_failure()
+        if calls.count == 1 and attempt.tokens % BLOCK:  # few kernels take any length
+            return repeated(trial_before, replace(attempt, tokens=BLOCK), left_s)
         finding = KernelFinding.UNTRIED if is_out_of_memory(error) else KernelFinding.FAILED
         reason = one_line(error)
     return PanelRow(

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention, CoreAttention
-from attnbench.devices.finding import find
+from attnbench.devices import find
 from attnbench.records import Causality, Level, Workload
+
+LAZY = (UninitializedParameter, UninitializedBuffer)
 
 
 class NotApplicable(Exception):
@@ -50,7 +54,11 @@ class Trial:
         if reason := self.card.refusal(form, self.config, w):
             raise NotApplicable(reason)
         seeded(0)
-        return self.card.forms[form](self.config, w)
+        module = self.card.forms[form](self.config, w)
+        if any(isinstance(each, LAZY) for each in chain(module.parameters(), module.buffers())):
+            with torch.no_grad():  # which gives them their sizes
+                module(torch.randn(1, w.seq_len, w.width), None)
+        return module
 
     def build(
         self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnbench.attention.contract import Attention, Flops
-from attnbench.devices.finding import find
+from attnbench.devices import find
 from attnbench.records import Workload
 
 BLOCK = 128  # tokens of a block, torch's default

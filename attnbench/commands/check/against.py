@@ -20,18 +20,16 @@ from attnbench.commands.check.cases import (
     CheckPlan,
     Counted,
     Trees,
-    planned,
+    planned_cases,
 )
-from attnbench.commands.check.finding import CheckReport, reported, runs
+from attnbench.commands.check.finding import CheckReport, run_finding, with_results
 from attnbench.commands.check.imports import Imports
 from attnbench.commands.check.measuring import Looks, Runner
 from attnbench.commands.check.origins import Origins, installed_copies
-from attnbench.commands.check.prepare import prepared
-from attnbench.commands.check.reach import Reach, chosen, file_of, reach
+from attnbench.commands.check.prepare import prepare
+from attnbench.commands.check.reach import Reach, chosen_selections, file_of, reach
 from attnbench.errors import UsageError
-from attnbench.records import Outcome, Selection
-from attnbench.records.selection import layers, stack_of
-from attnbench.records.units import few
+from attnbench.records import Outcome, Selection, selection, units
 
 ON_BASE = Counted(outcome=Outcome.OK)  # it is there; it was not run
 UNLOADED = Counted(
@@ -74,35 +72,35 @@ def against_revision(
     )
     with (
         runner.within(plan.budget_s),
-        both_sides(plan, base.commit, root, where, runner) as (runner, origins),
+        prepared_sides(plan, base.commit, root, where, runner) as (runner, origins),
     ):
         if names is None:
             changes = repository.changes(root, base.commit)
             extent = reach(origins.trees, changes, runner, plan.device)
             report = replace(report, uncovered=extent.uncovered)
             if not extent.reached:
-                return without_reach(report, extent)
-            names, note = chosen(extent, plan, runner.server.left_s)
+                return report_without_reach(report, extent)
+            names, note = chosen_selections(extent, plan, runner.server.left_s)
             report = replace(report, notes=(*report.notes, note))
         if functions:
             changes = repository.changes(root, base.commit)
             functions_named = [one.name for one in names]
-            on_base, notes = laid_over(
-                functions_named, changes, origins.trees, below(where, root), runner, tests
+            on_base, notes = overlay_functions(
+                functions_named, changes, origins.trees, relative_folder(where, root), runner, tests
             )
             report = replace(report, notes=(*report.notes, *notes))
-        looks = Looks(plan, runner, origins.trees, origins.apart)
+        looks = Looks(plan, runner, origins.trees, origins.reason_apart)
         function_cases = (
             [CheckedCase(selection=one) for one in dict.fromkeys(names)] if functions else []
         )
-        looks.take(function_cases or planned(plan, names))
+        looks.take(function_cases or planned_cases(plan, names))
         if functions:
-            looks.cases = [*with_base(looks.cases, on_base)]
-    report = replace(report, notes=(*report.notes, *origins.outside(looks.cases)))
-    return located(reported(report, looks), root, below(where, root))
+            looks.cases = [*with_base_cases(looks.cases, on_base)]
+    report = replace(report, notes=(*report.notes, *origins.outside_code(looks.cases)))
+    return with_files(with_results(report, looks), root, relative_folder(where, root))
 
 
-def laid_over(
+def overlay_functions(
     names: Sequence[str],
     changes: Sequence[str],
     trees: Trees,
@@ -128,7 +126,9 @@ def laid_over(
     return on_base, (*silent, *lay_over(paths, trees))
 
 
-def with_base(cases: Sequence[CheckedCase], on_base: Collection[str]) -> Iterator[CheckedCase]:
+def with_base_cases(
+    cases: Sequence[CheckedCase], on_base: Collection[str]
+) -> Iterator[CheckedCase]:
     """The cases, with those that base has without head's files and head has no more."""
     for case in cases:
         if case.name in on_base and case.counted[HEAD].outcome == MISSING:
@@ -140,7 +140,7 @@ def with_base(cases: Sequence[CheckedCase], on_base: Collection[str]) -> Iterato
 
 
 @contextmanager
-def both_sides(
+def prepared_sides(
     plan: CheckPlan, commit: str, root: Path, where: Path, runner: Runner
 ) -> Iterator[tuple[Runner, Origins]]:
     """Check the commit out and prepare both trees.
@@ -156,37 +156,37 @@ def both_sides(
     with ExitStack() as stack:
         tree = stack.enter_context(repository.checkout(root, commit, plan.budget_s))
         trees = {BASE: tree, HEAD: root}
-        lost = repository.write_submodules(root, commit, tree, plan.budget_s)
+        lost_submodules = repository.write_submodules(root, commit, tree, plan.budget_s)
         sites = dict[Path, str]()
         if plan.prepare:
             repository.add_history(root, commit, tree)
-            building = prepared(plan.prepare, trees, runner.left_s, runner.observe)
+            building = prepare(plan.prepare, trees, runner.left_s, runner.observe)
             sites = stack.enter_context(building)
         origins = Origins(
             trees=trees,
             copies=installed_copies(root),
-            lost=lost,
+            lost=lost_submodules,
             prepared=bool(plan.prepare),
             ours=(runner.server.folder, *map(Path, sites.values())),
         )
-        imports = Imports(head=root, folder=below(where, root), sites=sites)
-        yield replace(runner, imports=imports), origins
+        imports = Imports(head=root, folder=relative_folder(where, root), sites=sites)
+        yield replace(runner, imports=imports, watched=tuple(sorted(origins.copies))), origins
 
 
-def below(folder: Path, root: Path) -> str:
+def relative_folder(folder: Path, root: Path) -> str:
     """A folder of the repository, relative to it; the repository's own if it lies elsewhere."""
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
 
 
-def without_reach(report: CheckReport, extent: Reach) -> CheckReport:
+def report_without_reach(report: CheckReport, extent: Reach) -> CheckReport:
     """The report on a change that reaches no mechanism."""
     if not extent.uncovered or extent.considered:
         return report
-    nothing = runs("none", few(extent.uncovered), UNLOADED, UNLOADED)
+    nothing = run_finding("none", units.few(extent.uncovered), UNLOADED, UNLOADED)
     return replace(report, findings=(nothing,) if nothing else ())
 
 
-def located(report: CheckReport, root: Path, folder: str = "") -> CheckReport:
+def with_files(report: CheckReport, root: Path, folder: str = "") -> CheckReport:
     """The report with the file of each finding, of names that were given in a folder."""
     files = {name: file_of(name, root, folder) for name in {f.mechanism for f in report.findings}}
     findings = tuple(replace(f, file=files[f.mechanism]) for f in report.findings)
@@ -203,17 +203,17 @@ def repository_name(name: str, folder: Path, root: Path) -> str:
 
     Raises `UsageError` if the file, which will be run, is outside the repository.
     """
-    if stacked := layers(name):
-        return stack_of(
-            replace(one, name=repository_name(one.name, folder, root)) for one in stacked
+    if layers := selection.layers(name):
+        return selection.stack_of(
+            replace(one, name=repository_name(one.name, folder, root)) for one in layers
         )
     if ".py:" not in name or "::" in name:  # a test is named from the repository's top folder
         return name
     path, _, card = name.rpartition(":")
     try:
-        whole = (folder / path).resolve()
+        file = (folder / path).resolve()
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"no file {path!r} for mechanism {name!r}") from error
-    if not whole.is_relative_to(root.resolve()):
+    if not file.is_relative_to(root.resolve()):
         raise UsageError(f"{path!r} is outside the repository {root}")
-    return f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
+    return f"{file.relative_to(root.resolve()).as_posix()}:{card}"

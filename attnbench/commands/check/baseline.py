@@ -15,15 +15,19 @@ from pathlib import Path
 from msgspec import json
 
 from attnbench.commands.check import repository
-from attnbench.commands.check.against import in_repository, located
-from attnbench.commands.check.cases import HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
-from attnbench.commands.check.finding import CheckReport, counted
+from attnbench.commands.check.against import in_repository, with_files
+from attnbench.commands.check.cases import (
+    HEAD,
+    MISSING,
+    CheckedCase,
+    CheckPlan,
+    Counted,
+    planned_cases,
+)
+from attnbench.commands.check.finding import CheckReport, count_findings
 from attnbench.commands.check.measuring import Runner, count
 from attnbench.errors import CannotRun, StoreError, UsageError, small_file
-from attnbench.records import Amount, Outcome, Selection, Work, Workload
-from attnbench.records.metrics import COUNTED
-from attnbench.records.storage import output
-from attnbench.records.units import few
+from attnbench.records import Amount, Outcome, Selection, Work, Workload, metrics, storage, units
 
 SCHEMA = 3
 SIZES = re.compile(r"/B\d+-N\d+-D\d+-H\d+/.*")  # of a label, which a series comes before
@@ -51,7 +55,7 @@ def dump(baseline: Baseline) -> bytes:
     return json.format(json.encode(baseline, order="sorted"), indent=1) + b"\n"
 
 
-def whole(count: float) -> float:
+def as_integer(count: float) -> float:
     """A count as an integer where it is one, so that a file does not change with its writing."""
     return int(count) if float(count).is_integer() else count
 
@@ -83,20 +87,20 @@ def save_baseline(
     runner: of the measuring processes.
     """
     root = repository.top(Path.cwd())
-    cases = planned(plan, in_repository(selections, Path.cwd(), root))
+    cases = planned_cases(plan, in_repository(selections, Path.cwd(), root))
     with runner.within(plan.budget_s):
         count(cases, runner, {HEAD: root})
     left_out = [f"{case.label}: {case.counted[HEAD].reason}" for case in cases if not case.ran]
-    kept = {}
+    saved_cases = {}
     for case in (case for case in cases if case.ran):
         values = case.counted[HEAD].values
-        counts = {key: whole(values[key]) for key in COUNTED if key in values}
+        counts = {key: as_integer(values[key]) for key in metrics.COUNTED if key in values}
         assert case.workload is not None, "it is no function"
-        kept[case.label] = Saved(workload=case.workload, counts=counts)
-    if not kept:
-        raise CannotRun(f"no case ran that could be saved; {few(left_out, 1)}")
-    output.write(path, dump(Baseline(torch=version("torch"), cases=kept)))
-    return len(kept), left_out
+        saved_cases[case.label] = Saved(workload=case.workload, counts=counts)
+    if not saved_cases:
+        raise CannotRun(f"no case ran that could be saved; {units.few(left_out, 1)}")
+    storage.output.write(path, dump(Baseline(torch=version("torch"), cases=saved_cases)))
+    return len(saved_cases), left_out
 
 
 def against_file(plan: CheckPlan, path: Path, runner: Runner) -> CheckReport:
@@ -104,25 +108,25 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> CheckReport:
 
     Raises `UsageError` if the file holds no case, `CannotRun` or `StoreError`.
     """
-    kept = load(path)
+    baseline = load(path)
     root = repository.top(Path.cwd())
-    if not (cases := stored_cases(kept, root)):
+    if not (cases := stored_cases(baseline, root)):
         raise UsageError(f"'{path}' has no case")
     with runner.within(plan.budget_s):
         count(cases, runner, {HEAD: root})
     absent = Counted(outcome=MISSING, reason="it is not in the baseline")
     stored = {
         label: Counted(outcome=Outcome.OK, values=saved.counts)
-        for label, saved in kept.cases.items()
+        for label, saved in baseline.cases.items()
     }
     findings = [
         finding
         for case in cases
-        for finding in counted(case, stored.get(case.label, absent), case.counted[HEAD])
+        for finding in count_findings(case, stored.get(case.label, absent), case.counted[HEAD])
     ]
     why = "operators and bytes may differ for this reason alone"
-    note = f"the baseline was saved with torch {kept.torch}, this is {version('torch')}: {why}"
-    notes = (note,) if kept.torch != version("torch") else ()
+    note = f"the baseline was saved with torch {baseline.torch}, this is {version('torch')}: {why}"
+    notes = (note,) if baseline.torch != version("torch") else ()
     report = CheckReport(
         base=str(path),
         head="the working tree",
@@ -130,12 +134,12 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> CheckReport:
         findings=tuple(findings),
         notes=notes,
     )
-    return located(report, root)
+    return with_files(report, root)
 
 
-def stored_cases(kept: Baseline, root: Path) -> list[CheckedCase]:
+def stored_cases(baseline: Baseline, root: Path) -> list[CheckedCase]:
     """The cases of a baseline, as it counted them. Raises `UsageError`."""
-    stored = kept.cases.items()
+    stored = baseline.cases.items()
     selections = [Selection.read(SIZES.sub("", label)) for label, _ in stored]
     return [
         CheckedCase(selection=one, workload=saved.workload)

@@ -12,9 +12,7 @@ from pathlib import Path
 from attnbench.commands.check.cases import BASE, HEAD, Trees
 from attnbench.commands.check.measuring import Runner
 from attnbench.commands.check.reach import file_of
-from attnbench.records import MISSING
-from attnbench.records.messages import CollectTests, Done, Failure, HasFunction, TestNames
-from attnbench.records.units import few
+from attnbench.records import MISSING, messages, units
 
 FIND_TIMEOUT_S = 120.0  # to import a module, or to collect all tests
 
@@ -50,8 +48,8 @@ def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
     if not copied:
         return ()
     return (
-        f"the benchmark itself differs: both sides ran head's {few(copied, 3)}, whose own changes"
-        " are not compared",
+        f"the benchmark itself differs: both sides ran head's {units.few(copied, 3)}, whose own"
+        " changes are not compared",
     )
 
 
@@ -72,15 +70,18 @@ def functions_on_base(
     overlaid = [name for name in names if file_of(name, trees[BASE], folder) in paths]
     if not overlaid:
         return frozenset(), ()
-    with runner.loaded(BASE, trees[BASE]) as worker:
+    with runner.loaded_process(BASE, trees[BASE]) as worker:
         answers = {
-            name: worker.ask(HasFunction(mechanism=name), FIND_TIMEOUT_S) for name in overlaid
+            name: worker.ask(messages.HasFunction(mechanism=name), FIND_TIMEOUT_S)
+            for name in overlaid
         }
-    on_base = frozenset(name for name, answer in answers.items() if isinstance(answer, Done))
+    on_base = frozenset(
+        name for name, answer in answers.items() if isinstance(answer, messages.Done)
+    )
     silent = (
         f"whether base has {name} is not known: {answer.reason}"
         for name, answer in answers.items()
-        if isinstance(answer, Failure) and answer.outcome != MISSING
+        if isinstance(answer, messages.Failure) and answer.outcome != MISSING
     )
     return on_base, tuple(silent)
 
@@ -90,9 +91,9 @@ def tests_on_base(trees: Trees, runner: Runner) -> tuple[frozenset[str], tuple[s
 
     Also returned: a sentence where base did not say.
     """
-    with runner.loaded(BASE, trees[BASE]) as worker:
-        answer = worker.ask(CollectTests(), FIND_TIMEOUT_S)
-    if isinstance(answer, TestNames):
+    with runner.loaded_process(BASE, trees[BASE]) as worker:
+        answer = worker.ask(messages.CollectTests(), FIND_TIMEOUT_S)
+    if isinstance(answer, messages.TestNames):
         return frozenset(answer.tests), ()
     return frozenset(), (f"which tests base alone has is not known: {answer.reason}",)
 

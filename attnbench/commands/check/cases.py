@@ -11,8 +11,17 @@ from statistics import median
 from typing import Any, TypeAlias
 
 from attnbench.commands.check.rule import Logs, Statistic, View, log_ratio, mean
-from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
-from attnbench.records.messages import Compared, Failure, Weighed
+from attnbench.records import (
+    Case,
+    Cause,
+    Level,
+    Mode,
+    Outcome,
+    Selection,
+    Shell,
+    Workload,
+    messages,
+)
 from attnbench.records.modes import BOTH
 
 BASE = "base"
@@ -83,7 +92,7 @@ class CheckPlan:
         """The approximate seconds of one visit to a case, on a quiet machine."""
         return len(SIDES) * (START_S + (2 * self.rounds + WARM) * self.iteration_s)
 
-    def fitted(self, cases: int, left_s: float) -> "CheckPlan":
+    def fitted_to_time(self, cases: int, left_s: float) -> "CheckPlan":
         """The plan with so many samples in each pair that the time is enough for some pairs of all.
 
         How two processes differ weighs more than how samples of one do, so that more pairs tell
@@ -98,8 +107,8 @@ class CheckPlan:
     def batch_for(self, workload: Workload, took_s: float) -> int:
         """The least power of two of sequences for which an iteration takes `iteration_s`."""
         most = max(1, MOST_TOKENS // workload.seq_len)
-        wanted = max(1.0, self.iteration_s * workload.batch / took_s)
-        return int(min(2 ** math.ceil(math.log2(wanted)), 2 ** int(math.log2(most))))
+        sequences = max(1.0, self.iteration_s * workload.batch / took_s)
+        return int(min(2 ** math.ceil(math.log2(sequences)), 2 ** int(math.log2(most))))
 
     def rounds_for(self, sample_s: float) -> int:
         """Rounds of a pair such that both looks together take at most `VERDICT_S`."""
@@ -118,9 +127,9 @@ class Counted:
     values: Mapping[str, int | float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, answer: Weighed | Failure) -> "Counted":
+    def of(cls, answer: messages.Weighed | messages.Failure) -> "Counted":
         """The counts in an answer, or why there are none."""
-        if isinstance(answer, Failure):
+        if isinstance(answer, messages.Failure):
             return cls(outcome=answer.outcome, reason=answer.reason, cause=answer.cause)
         return cls(outcome=Outcome.OK, case=answer.case, values=answer.values)
 
@@ -130,15 +139,15 @@ class Counted:
         return self.outcome == Outcome.OK
 
     @property
-    def killed(self) -> bool:
+    def was_killed(self) -> bool:
         """Whether memory ran out or something else ended its process, perhaps not its own code."""
         return self.outcome == Outcome.OOM or self.cause == Cause.KILLED
 
-    def blamed(self, side: str) -> "Counted":
+    def excused_if_killed(self, side: str) -> "Counted":
         """This, or where it was killed, that it could not be measured: no fault of its code."""
         reason = f"could not be measured on {side}: {self.reason}"
-        lost = Counted(outcome=Outcome.SKIPPED, reason=reason, cause=Cause.KILLED)
-        return lost if self.killed else self
+        skipped = Counted(outcome=Outcome.SKIPPED, reason=reason, cause=Cause.KILLED)
+        return skipped if self.was_killed else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +174,9 @@ class CheckedCase:
     selection: Selection
     workload: Workload | None = None
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
-    outputs: dict[str, Compared | Failure] = field(default_factory=dict)  # by side
+    outputs: dict[str, messages.Compared | messages.Failure] = field(
+        default_factory=dict
+    )  # by side
     loaded: dict[str, Loaded] = field(default_factory=dict)  # by side
     waits: bool = False  # whether time in which it sleeps or waits counts, beside CPU time
     apart: str = ""
@@ -181,15 +192,17 @@ class CheckedCase:
         workload = replace(self.workload, batch=batch or self.workload.batch)
         return {**about, "form": self.selection.form, "workload": workload}
 
-    def compared(self, side: str) -> Compared | None:
+    def comparison(self, side: str) -> messages.Compared | None:
         """How the results of a side compare; None where they were not compared."""
         answer = self.outputs.get(side)
-        return None if isinstance(answer, Failure) else answer
+        return None if isinstance(answer, messages.Failure) else answer
 
-    def uncompared(self, *sides: str) -> str:
+    def reason_uncompared(self, *sides: str) -> str:
         """Why the results of the first of these sides that failed were not compared, or nothing."""
         answers = (self.outputs.get(side) for side in sides)
-        return next((answer.reason for answer in answers if isinstance(answer, Failure)), "")
+        return next(
+            (answer.reason for answer in answers if isinstance(answer, messages.Failure)), ""
+        )
 
     @property
     def name(self) -> str:
@@ -232,28 +245,34 @@ class CheckedCase:
     def views(self, threshold: float) -> list[View]:
         """Both statistics of its pairs of processes, as the rule takes them."""
 
-        def logs(one: Statistic, side: str, *looks: int) -> Logs:
+        def logs(statistic: Statistic, side: str, *looks: int) -> Logs:
             return tuple(
-                self.log(one, side, look, pair)
+                self.log_of(statistic, side, look, pair)
                 for look in looks
                 for pair in range(len(self.looks[look]))
             )
 
         return [
-            View(one, threshold, logs(one, HEAD, 0), logs(one, HEAD, 1), logs(one, AGAIN, 0, 1))
-            for one in Statistic
+            View(
+                statistic,
+                threshold,
+                logs(statistic, HEAD, 0),
+                logs(statistic, HEAD, 1),
+                logs(statistic, AGAIN, 0, 1),
+            )
+            for statistic in Statistic
         ]
 
-    def log(self, one: Statistic, side: str, look: int, pair: int) -> float:
+    def log_of(self, statistic: Statistic, side: str, look: int, pair: int) -> float:
         """The log ratio of a side over base in one pair of a look, worked out once."""
-        key = (one, side, look, pair)
+        key = (statistic, side, look, pair)
         if key not in self.logs:
             visit = self.looks[look][pair]
-            self.logs[key] = log_ratio(one, visit[BASE], visit[side])
+            self.logs[key] = log_ratio(statistic, visit[BASE], visit[side])
         return self.logs[key]
 
 
-def planned(plan: CheckPlan, selections: Sequence[Selection]) -> list[CheckedCase]:
+def planned_cases(plan: CheckPlan, selections: Sequence[Selection]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length; duplicates count once."""
     return [
         CheckedCase(selection=one, workload=plan.workload(mode, n))

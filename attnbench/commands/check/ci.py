@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from attnbench.commands.check.finding import CheckAnswer, CheckReport, Finding
 from attnbench.commands.check.page import LABEL, headline, label, remarks, sentence
 from attnbench.errors import clean
-from attnbench.records.metrics import TABLE, TIME
+from attnbench.records import metrics
 
 MOST = 10  # GitHub shows no more annotations of one kind per step
 
@@ -20,7 +20,7 @@ def junit(report: CheckReport, strict: bool = False) -> bytes:
     side or was killed, and what was not compared, if `strict` or nothing was. What could not be
     decided is `skipped`, with the reason.
     """
-    errors = {*report.unchecked, *(report.lost if strict else ())}
+    errors = {*report.unchecked_findings, *(report.lost_findings if strict else ())}
     results = [_result(finding, strict, finding in errors) for finding in report.findings]
     counts = {f"{kind}s": str(results.count(kind)) for kind in ("failure", "error")}
     suites = ET.Element("testsuites", name="attnbench check")
@@ -42,8 +42,8 @@ def bmf(report: CheckReport) -> bytes:
     for finding in report.findings:
         if finding.head is not None:
             metric = finding.metric
-            timed = finding.metric == TIME
-            name = "latency" if timed else TABLE[metric].name or metric
+            timed = finding.metric == metrics.TIME
+            name = "latency" if timed else metrics.TABLE[metric].name or metric
             value = 1e9 * finding.head if timed else finding.head
             cases[LABEL.sub(r"\1/\3/N\2", finding.case)][name] = {"value": value}
     return json.dumps(cases, indent=1).encode()
@@ -56,10 +56,10 @@ def annotations(report: CheckReport) -> Iterator[str]:
 
     A finding stands at its file, so that a pull request shows it beside the change.
     """
-    suspected = report.answered(CheckAnswer.SUSPECTED)
-    unsure = [finding for finding in report.unsure if finding not in suspected]
-    errors = (*report.failures, *report.unchecked)
-    lost = [finding for finding in report.lost if finding not in errors]
+    suspected = report.findings_with(CheckAnswer.SUSPECTED)
+    unsure = [finding for finding in report.unsure_findings if finding not in suspected]
+    errors = (*report.failures, *report.unchecked_findings)
+    lost = [finding for finding in report.lost_findings if finding not in errors]
     shown = {"error": errors, "warning": (*suspected, *lost, *unsure[:1])}
     for kind, findings in shown.items():
         for finding in findings[: MOST - 1]:
@@ -78,19 +78,19 @@ def command(kind: str, message: str, **properties: str) -> str:
     GitHub's own toolkit does, so that no text of a mechanism can become a command.
     """
     fields = ",".join(
-        f"{name}={_escaped(text).replace(':', '%3A').replace(',', '%2C')}"
+        f"{name}={_escape(text).replace(':', '%3A').replace(',', '%2C')}"
         for name, text in properties.items()
         if text
     )
-    return f"::{kind} {fields}::{_escaped(message)}"
+    return f"::{kind} {fields}::{_escape(message)}"
 
 
 def outputs(report: CheckReport, strict: bool) -> str:
     """What later steps of a job on GitHub can read: `name=value`, a line each."""
     values = {
         "exit-code": report.exit_code(strict),
-        "compared": len(report.compared),
-        "not-compared": len(report.not_compared),
+        "compared": len(report.compared_cases),
+        "not-compared": len(report.uncompared_findings),
         "headline": clean(headline(report)),
     }
     lines = (f"{name}={' '.join(str(value).splitlines())}" for name, value in values.items())
@@ -99,11 +99,11 @@ def outputs(report: CheckReport, strict: bool) -> str:
 
 def _result(finding: Finding, strict: bool, is_error: bool) -> str:
     """The element of JUnit that says how a finding ended."""
-    if finding.fails or (strict and finding.probably_slower):
+    if finding.fails or (strict and finding.is_probably_slower):
         return "failure"
     if is_error or finding.answer in (CheckAnswer.NEITHER, CheckAnswer.KILLED):
         return "error"
-    return "system-out" if finding.decided else "skipped"
+    return "system-out" if finding.is_decided else "skipped"
 
 
 def _test_case(suite: ET.Element, finding: Finding, result: str) -> None:
@@ -119,6 +119,6 @@ def _test_case(suite: ET.Element, finding: Finding, result: str) -> None:
         element.set("type", label(finding) if result == "failure" else "unchecked")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     # percent first, or the others would be escaped twice
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

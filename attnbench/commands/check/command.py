@@ -12,12 +12,9 @@ import typer
 from attnbench.commands import console, options
 from attnbench.commands.options import option, shared_option, switch
 from attnbench.commands.stopping import stoppable
-from attnbench.devices.finding import choose
+from attnbench.devices import choose
 from attnbench.errors import UsageError
-from attnbench.records import HelpPanel, Selection
-from attnbench.records.selection import parts
-from attnbench.records.storage import output
-from attnbench.records.units import many
+from attnbench.records import HelpPanel, Selection, selection, storage, units
 from attnbench.running.request import axes, completion
 from attnbench.running.request.conflicts import Conflict, refuse
 from attnbench.running.request.options import read
@@ -89,15 +86,15 @@ def check(
     refuse_useless(context)
     functions = named_functions(call)
     chosen = None if models is None else options.selections(models)
-    plan = planned(context.params)
+    plan = plan_of(context.params)
     files = {kind: out / FILES[kind] for kind in options.formats(formats, FILES)}
-    output.fill(out, {})
-    output.refuse_unwritable(save, *files.values())
+    storage.output.fill(out, {})
+    storage.output.refuse_unwritable(save, *files.values())
     console.begin("starting the processes that measure")
     if save is not None:
-        keep(plan, save, chosen or options.selections("@all"))
+        save_counts(plan, save, chosen or options.selections("@all"))
     else:
-        report = measured(plan, baseline if base is None else base, chosen, functions, strict)
+        report = compare(plan, baseline if base is None else base, chosen, functions, strict)
         publish(report, strict, json_, files)
         raise typer.Exit(report.exit_code(strict))
 
@@ -153,13 +150,13 @@ def conflicts(written: Collection[str]) -> Iterator[Conflict]:
 
 def named_functions(call: str | None) -> list[Selection]:
     """The functions that `--call` names. Raises `UsageError`."""
-    functions = [] if call is None else parts(call, "--call")
+    functions = [] if call is None else selection.parts(call, "--call")
     if wrong := [name for name in functions if not re.fullmatch(".+:.+", name)]:
         raise UsageError(f"--call {wrong[0]!r} is not of the form package.module:function")
     return [Selection(name=name) for name in functions]
 
 
-def planned(options: Mapping[str, Any]) -> "CheckPlan":
+def plan_of(options: Mapping[str, Any]) -> "CheckPlan":
     """The plan of the options. Raises `UsageError`."""
     from attnbench.commands.check.cases import CheckPlan
 
@@ -174,12 +171,12 @@ def planned(options: Mapping[str, Any]) -> "CheckPlan":
         budget_s=typed["budget"],
         threshold=kind.threshold if share is None else axes.share(share, "--threshold"),
         times=not options["no_times"],
-        prepare=command(options["prepare"]),
+        prepare=prepare_command(options["prepare"]),
         results=options["call"] is not None,
     )
 
 
-def command(text: str | None) -> str:
+def prepare_command(text: str | None) -> str:
     """The command of `--prepare`; empty if there is none. Raises `UsageError`."""
     if text is not None and (not text.strip() or "\0" in text):
         raise UsageError(
@@ -188,7 +185,7 @@ def command(text: str | None) -> str:
     return text or ""
 
 
-def keep(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:
+def save_counts(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:
     """Write the counts of the working tree to a file, and say what was left out."""
     from attnbench.commands.check.baseline import save_baseline
     from attnbench.commands.check.starting import runner
@@ -197,10 +194,10 @@ def keep(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:
         cases, left_out = save_baseline(plan, file, chosen, measuring)
     for reason in left_out:
         console.err().print(f"left out: {reason}")
-    console.err().print(f"{many(cases, 'case')} written to {file}")
+    console.err().print(f"{units.many(cases, 'case')} written to {file}")
 
 
-def measured(
+def compare(
     plan: "CheckPlan",
     base: str | Path | None,
     chosen: Sequence[Selection] | None,
@@ -217,7 +214,7 @@ def measured(
     """
     from attnbench.commands.check.against import against_revision
     from attnbench.commands.check.baseline import against_file
-    from attnbench.commands.check.finding import traded
+    from attnbench.commands.check.finding import excuse_counts
     from attnbench.commands.check.starting import runner
 
     starting = runner(functions=bool(functions), trees_only=isinstance(base, str))
@@ -225,7 +222,7 @@ def measured(
         if isinstance(base, str):
             selections = functions or chosen
             report = against_revision(plan, base, selections, measuring, functions=bool(functions))
-            return report if strict else traded(report)
+            return report if strict else excuse_counts(report)
         assert base is not None, "one of the two is given"
         return against_file(plan, base, measuring)
 
@@ -246,13 +243,13 @@ def publish(report: "CheckReport", strict: bool, as_json: bool, files: Mapping[s
     else:
         show(report)
     page = check_page.page(report)
-    written: Mapping[str, Callable[[], bytes]] = {
+    contents: Mapping[str, Callable[[], bytes]] = {
         "markdown": page.encode,
         "junit": lambda: check_ci.junit(report, strict),
         "bmf": lambda: check_ci.bmf(report),
     }
     for kind, file in files.items():
-        output.write(file, written[kind]())
+        storage.output.write(file, contents[kind]())
     append_summary(page)
     append_outputs(check_ci.outputs(report, strict))
     if os.environ.get("GITHUB_ACTIONS"):
@@ -276,7 +273,7 @@ def append(variable: str, text: str) -> None:
     Other steps of a job write the same file.
     """
     if file := os.environ.get(variable):
-        with output.writing(file), open(file, "a", encoding="utf-8") as stream:
+        with storage.output.writing(file), open(file, "a", encoding="utf-8") as stream:
             stream.write(text)
 
 

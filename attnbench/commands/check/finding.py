@@ -10,7 +10,8 @@ from itertools import chain, starmap
 from types import MappingProxyType
 from typing import Any
 
-from attnbench.analysis.statistics.verdict import Verdict, count_verdict
+from attnbench.analysis import Verdict
+from attnbench.analysis.statistics.verdict import count_verdict
 from attnbench.commands.check import rule
 from attnbench.commands.check.cases import (
     AGAIN,
@@ -22,12 +23,10 @@ from attnbench.commands.check.cases import (
     Counted,
 )
 from attnbench.commands.check.measuring import Looks
+from attnbench.devices import find
 from attnbench.devices.cgroups import Stops, quota_cores
-from attnbench.devices.finding import find
-from attnbench.records import Cause, Outcome
-from attnbench.records.messages import Compared
+from attnbench.records import Cause, Outcome, messages, units
 from attnbench.records.metrics import COUNTED, TABLE, TIME
-from attnbench.records.units import many, percent
 
 # metrics of findings, besides the keys of `records.metrics.TABLE`; outputs only where they differ
 RUNS = "runs"
@@ -134,22 +133,24 @@ class Finding:
         return self.answer in FAILING and not self.excused
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether the answer says how the two sides differ."""
         return self.answer.is_known
 
     @property
     def compares(self) -> bool:
         """Whether it compares base and head, however sure it is."""
-        return self.question is not CheckQuestion.RUNS and (self.decided or self.ratio is not None)
+        return self.question is not CheckQuestion.RUNS and (
+            self.is_decided or self.ratio is not None
+        )
 
     @property
-    def probably_slower(self) -> bool:
+    def is_probably_slower(self) -> bool:
         """Whether it is suspected to be slower."""
         return self.answer is CheckAnswer.SUSPECTED and self.ratio is not None and self.ratio > 1
 
     @property
-    def why(self) -> str:
+    def reasons(self) -> str:
         """The reason, and what would probably decide what is not known."""
         return "; ".join(filter(None, (self.reason, self.decided_by)))
 
@@ -190,11 +191,11 @@ class CheckReport:
         return tuple(finding for finding in self.findings if finding.fails)
 
     @property
-    def unsure(self) -> tuple[Finding, ...]:
+    def unsure_findings(self) -> tuple[Finding, ...]:
         """The findings that could not be decided."""
         return tuple(finding for finding in self.findings if finding.verdict is Verdict.UNSURE)
 
-    def answered(self, *answers: CheckAnswer) -> tuple[Finding, ...]:
+    def findings_with(self, *answers: CheckAnswer) -> tuple[Finding, ...]:
         """The findings with one of these answers."""
         return tuple(finding for finding in self.findings if finding.answer in answers)
 
@@ -204,40 +205,40 @@ class CheckReport:
         return tuple(dict.fromkeys(f.case for f in self.findings))
 
     @property
-    def compared(self) -> tuple[str, ...]:
+    def compared_cases(self) -> tuple[str, ...]:
         """The names of the cases of which base and head were compared, each once."""
         return tuple(dict.fromkeys(f.case for f in self.findings if f.compares))
 
     @property
-    def not_compared(self) -> tuple[Finding, ...]:
+    def uncompared_findings(self) -> tuple[Finding, ...]:
         """The first finding of each other case, which says why it was not compared."""
-        compared = {*self.compared}
+        compared = {*self.compared_cases}
         others = {f.case: f for f in reversed(self.findings) if f.case not in compared}
         return tuple(others[case] for case in self.cases if case in others)
 
     @property
-    def lost(self) -> tuple[Finding, ...]:
+    def lost_findings(self) -> tuple[Finding, ...]:
         """What should have been compared and could not be, or was named and is gone."""
         gone = (CheckAnswer.GONE,) if self.named else ()
-        return self.answered(CheckAnswer.LOST, *gone)
+        return self.findings_with(CheckAnswer.LOST, *gone)
 
     @property
-    def unchecked(self) -> tuple[Finding, ...]:
+    def unchecked_findings(self) -> tuple[Finding, ...]:
         """What ran on neither side; if nothing was compared or no time taken, what is undecided.
 
         What only one side can run, or neither can, counts only if nothing was compared; what a
         change adds or removes, only if it was named.
         """
-        neither = self.answered(CheckAnswer.NEITHER)
+        neither = self.findings_with(CheckAnswer.NEITHER)
         times = tuple(f for f in self.findings if f.question is CheckQuestion.TIME)
-        untimed = () if any(f.ratio or f.decided for f in times) else times
-        if neither or untimed or self.compared:
+        untimed = () if any(f.ratio or f.is_decided for f in times) else times
+        if neither or untimed or self.compared_cases:
             return neither or untimed
-        if undecided := self.answered(CheckAnswer.SUSPECTED, CheckAnswer.NOT_KNOWN):
+        if undecided := self.findings_with(CheckAnswer.SUSPECTED, CheckAnswer.NOT_KNOWN):
             return undecided
-        left = self.answered(CheckAnswer.UNSUPPORTED, CheckAnswer.LOST)
-        named = tuple(f for f in self.findings if f.answer is not CheckAnswer.KILLED)
-        return left or (named if self.named else ())
+        uncompared = self.findings_with(CheckAnswer.UNSUPPORTED, CheckAnswer.LOST)
+        own_fault = tuple(f for f in self.findings if f.answer is not CheckAnswer.KILLED)
+        return uncompared or (own_fault if self.named else ())
 
     def exit_code(self, strict: bool) -> int:
         """1 if something fails, 2 if something was not checked or nothing was compared.
@@ -246,41 +247,48 @@ class CheckReport:
         """
         if self.failures:
             return 1
-        if self.unchecked:
+        if self.unchecked_findings:
             return 2
-        if self.answered(CheckAnswer.KILLED):
+        if self.findings_with(CheckAnswer.KILLED):
             return 3
         # what pytest collects is not expected to be covered
         untested = [path for path in self.uncovered if not TESTS.search(path)]
-        return 3 if strict and (self.unsure or self.lost or untested) else 0
+        return 3 if strict and (self.unsure_findings or self.lost_findings or untested) else 0
 
 
-def reported(report: CheckReport, looks: Looks) -> CheckReport:
+def with_results(report: CheckReport, looks: Looks) -> CheckReport:
     """The report with the findings and conditions of what was measured."""
     plan = looks.plan
-    due = looks.due
-    times = [case.views(plan.threshold) for case in due]
+    timed_cases = looks.timed_cases
+    times = [case.views(plan.threshold) for case in timed_cases]
     floors = [typical.floor for typical, _ in times if len(typical.again) >= rule.FEWEST]
     sides = ((case, *map(case.counted.__getitem__, (BASE, HEAD))) for case in looks.cases)
-    raced = zip(due, times, rule.rulings(times), strict=True)
+    raced = zip(timed_cases, times, rule.rulings(times), strict=True)
     conditions = Conditions(
         plan=plan,
-        clock=clock_of(due, find(plan.device).clock),
+        clock=clock_of(timed_cases, find(plan.device).clock),
         worst_floor=max(floors, default=None),
         elapsed_s=time.monotonic() - looks.begun,
     )
-    findings = (*chain.from_iterable(starmap(counted, sides)), *(judged(looks, *r) for r in raced))
-    notes = (*report.notes, *not_returned(looks.cases), *slowed(looks.stopped, quota_cores()))
+    findings = (
+        *chain.from_iterable(starmap(count_findings, sides)),
+        *(time_finding(looks, *r) for r in raced),
+    )
+    notes = (
+        *report.notes,
+        *return_notes(looks.cases),
+        *quota_notes(looks.quota_stops, quota_cores()),
+    )
     return replace(report, findings=findings, notes=notes, conditions=conditions)
 
 
-def slowed(stopped: Stops, quota: float | None) -> Iterator[str]:
+def quota_notes(stopped: Stops, quota: float | None) -> Iterator[str]:
     """What a CPU quota has done to a check, in words; nothing if it rarely stopped a process."""
     if quota is not None and stopped.share > RARELY:
         yield (
             f"a CPU quota of {quota:g} cores (of this container or service) stopped these processes"
-            f" in {percent(stopped.share)} of its periods: CPU time does not count that, and the"
-            " check takes longer; raise the quota, or --budget"
+            f" in {units.percent(stopped.share)} of its periods: CPU time does not count that, and"
+            " the check takes longer; raise the quota, or --budget"
         )
 
 
@@ -294,12 +302,12 @@ def clock_of(cases: Sequence[CheckedCase], clock: str) -> str:
     return f"{clock}, and waiting time where a case waits,"
 
 
-def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
+def count_findings(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
     """One finding for each metric that either side counted, or that not both ran."""
-    if not_both := runs(case.name, case.label, base, head, case.apart):
+    if not_both := run_finding(case.name, case.label, base, head, case.apart):
         yield not_both
         return
-    yield from computed(case)
+    yield from output_findings(case)
     for name in COUNTED:
         a = base.values.get(name)
         b = head.values.get(name)
@@ -323,14 +331,14 @@ def answer_of(verdict: Verdict) -> CheckAnswer:
     return CheckAnswer(verdict.value)
 
 
-def computed(case: CheckedCase) -> Iterator[Finding]:
+def output_findings(case: CheckedCase) -> Iterator[Finding]:
     """The finding where the outputs or gradients of the two sides differ, or were not compared."""
-    base = case.compared(BASE)
-    head = case.compared(HEAD)
+    base = case.comparison(BASE)
+    head = case.comparison(HEAD)
     about: dict[str, Any] = {"mechanism": case.name, "case": case.label, "metric": OUTPUTS}
     if case.workload is None:
-        yield from returned(case, head, about)
-    elif why := case.uncompared(BASE, HEAD):
+        yield from return_findings(case, head, about)
+    elif why := case.reason_uncompared(BASE, HEAD):
         reason = f"outputs were not compared: {why}"
         yield Finding(answer=CheckAnswer.NOT_KNOWN, reason=reason, **about)
     elif base and head and head.differs:
@@ -343,30 +351,30 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
             yield Finding(answer=CheckAnswer.DIFFERENT, reason=reason, **about)
 
 
-def returned(
-    case: CheckedCase, head: Compared | None, about: Mapping[str, Any]
+def return_findings(
+    case: CheckedCase, head: messages.Compared | None, about: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """The finding where a function returns something else than base, which is always the same."""
-    again = case.compared(AGAIN)
-    if head and head.differs and again and not again.error:
+    repeat = case.comparison(AGAIN)
+    if head and head.differs and repeat and not repeat.error:
         reason = f"it returns something else: {head.what}"
         yield Finding(answer=CheckAnswer.DIFFERENT, reason=reason, **about)
 
 
-def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
+def return_notes(cases: Sequence[CheckedCase]) -> Iterator[str]:
     """Why what functions return was not compared, in words."""
     for case in cases:
         if case.workload is not None:
             continue
-        again = case.compared(AGAIN)
-        why = case.uncompared(BASE, HEAD, AGAIN)
-        if not why and again and again.error:
-            why = "base returns something else each time"
-        if why:
-            yield f"what {case.label} returns was not compared: {why}"
+        repeat = case.comparison(AGAIN)
+        reason = case.reason_uncompared(BASE, HEAD, AGAIN)
+        if not reason and repeat and repeat.error:
+            reason = "base returns something else each time"
+        if reason:
+            yield f"what {case.label} returns was not compared: {reason}"
 
 
-def judged(
+def time_finding(
     looks: Looks, case: CheckedCase, views: Sequence[rule.View], ruling: rule.Ruling
 ) -> Finding:
     """The verdict on the time of a case; what is unsure says what would probably decide it.
@@ -377,19 +385,19 @@ def judged(
     ruling: of the rule, on the case among all.
     """
     verdict, effect, reason, statistic = ruling
-    far = rule.evident(case.pairs) if verdict is Verdict.UNSURE else None
-    answer = answer_of(far or verdict)
-    if answer is CheckAnswer.NOT_KNOWN and views[0].lacks_second and rule.suspected(views):
+    evident_verdict = rule.evident_verdict(case.pairs) if verdict is Verdict.UNSURE else None
+    answer = answer_of(evident_verdict or verdict)
+    if answer is CheckAnswer.NOT_KNOWN and views[0].lacks_second and rule.is_suspected(views):
         answer = CheckAnswer.SUSPECTED
     bounded = effect.low > -math.inf
     ratio, low, high = (math.exp(log) if bounded else None for log in effect[:3])
-    if far is not None:
+    if evident_verdict is not None:
         # the interval of so few pairs would say nothing
         logs = views[0].first + views[0].second
         ratio = math.exp(sum(logs) / len(logs))
         low = None
         high = None
-        reason = f"in each sample of {many(len(logs), 'pair')}; {rule.UNCONFIRMED}"
+        reason = f"in each sample of {units.many(len(logs), 'pair')}; {rule.UNCONFIRMED}"
     elif answer is CheckAnswer.NOT_KNOWN and len(views[0].first) < rule.FEWEST:
         reason = "no time was left"
     return Finding(
@@ -432,7 +440,7 @@ def budget(seconds: float) -> str:
     return f"{math.ceil(seconds / 60)}m"
 
 
-def runs(
+def run_finding(
     mechanism: str, case: str, base: Counted, head: Counted, apart: str = ""
 ) -> Finding | None:
     """The finding for a case that did not run on both sides, or not by the code of its own side.
@@ -446,7 +454,7 @@ def runs(
     """
     if base.ran and head.ran and not apart:
         return None
-    answer, sides, why = one_sided(base, head, apart)
+    answer, sides, why = answer_of_sides(base, head, apart)
     return Finding(
         mechanism=mechanism,
         case=case,
@@ -456,7 +464,7 @@ def runs(
     )
 
 
-def one_sided(base: Counted, head: Counted, apart: str) -> tuple[CheckAnswer, str, str]:
+def answer_of_sides(base: Counted, head: Counted, apart: str) -> tuple[CheckAnswer, str, str]:
     """What a case is that was not compared: the answer, the sides in words, and the reason."""
     sides = (base.outcome, head.outcome)
     added = base.outcome == MISSING
@@ -482,7 +490,7 @@ def one_sided(base: Counted, head: Counted, apart: str) -> tuple[CheckAnswer, st
     return CheckAnswer.NEITHER, f"{base.outcome} on base, {head.outcome} on head: ", head.reason
 
 
-def traded(report: CheckReport) -> CheckReport:
+def excuse_counts(report: CheckReport) -> CheckReport:
     """The report in which counts do not fail where the time of their case fell.
 
     Counts stand in for time; where both are known and disagree, time decides.

@@ -64,13 +64,13 @@ def project_places(tree: Path, project: str) -> Iterator[str]:
 
     The project's own folder and its `src` count for all tools.
     """
-    for place in (*declared(tree / project), "", "src"):
+    for place in (*declared_places(tree / project), "", "src"):
         path = PurePosixPath(project, place)
         if ".." not in path.parts and not path.is_absolute():
             yield "" if str(path) == "." else str(path)
 
 
-def declared(folder: Path) -> Iterator[str]:
+def declared_places(folder: Path) -> Iterator[str]:
     """Folders of packages that the files of a project name; none where they cannot be read."""
     tables = table(read_toml(folder / "pyproject.toml"), "tool")
     yield from setuptools_places(table(tables, "setuptools"))
@@ -82,15 +82,15 @@ def declared(folder: Path) -> Iterator[str]:
     yield from texts(table(tables, "uv", "build-backend").get("module-root"))
     yield from texts(table(tables, "maturin").get("python-source"))
     for package in entries(table(tables, "scikit-build", "wheel"), "packages"):
-        yield from above(package)
-    yield from configured(folder / "setup.cfg")
+        yield from parent_of_package(package)
+    yield from setup_cfg_places(folder / "setup.cfg")
 
 
 def setuptools_places(options: Mapping[str, Any]) -> Iterator[str]:
     """`package-dir` and `packages.find.where` of setuptools."""
     for name, place in table(options, "package-dir").items():
         # a package of this name is the folder itself; the empty name is where all packages are
-        yield from texts(place) if not name else above(place)
+        yield from texts(place) if not name else parent_of_package(place)
     yield from texts(table(options, "packages", "find").get("where"))
 
 
@@ -99,7 +99,7 @@ def hatch_places(options: Mapping[str, Any]) -> Iterator[str]:
     yield from texts(options.get("dev-mode-dirs"))
     for target in (options, table(options, "targets", "wheel")):
         for package in entries(target, "packages"):
-            yield from above(package)
+            yield from parent_of_package(package)
         sources = target.get("sources")
         if isinstance(sources, Mapping):
             yield from (name for name, place in sources.items() if place == "")
@@ -107,7 +107,7 @@ def hatch_places(options: Mapping[str, Any]) -> Iterator[str]:
             yield from texts(sources)
 
 
-def configured(file: Path) -> Iterator[str]:
+def setup_cfg_places(file: Path) -> Iterator[str]:
     """`package_dir` and `packages.find.where` of a setup.cfg."""
     parser = ConfigParser(interpolation=None)
     try:
@@ -117,7 +117,9 @@ def configured(file: Path) -> Iterator[str]:
     for line in parser.get("options", "package_dir", fallback="").splitlines():
         name, equals, place = line.partition("=")
         if equals:
-            yield from texts(place.strip()) if not name.strip() else above(place.strip())
+            yield from (
+                texts(place.strip()) if not name.strip() else parent_of_package(place.strip())
+            )
     yield from parser.get("options.packages.find", "where", fallback="").split()
 
 
@@ -155,7 +157,7 @@ def one_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def above(package: Any) -> Iterator[str]:
+def parent_of_package(package: Any) -> Iterator[str]:
     """The folder that holds a package: `src` for `src/shop`."""
     if one_text(package):
         yield str(PurePosixPath(package).parent)

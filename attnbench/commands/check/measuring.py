@@ -33,8 +33,7 @@ from attnbench.commands.check.pairs import Allotment, Need, usual_spread
 from attnbench.commands.check.rule import Statistic
 from attnbench.devices.cgroups import Stops, stops
 from attnbench.errors import CannotRun, OverBudget
-from attnbench.records import Clock, Outcome
-from attnbench.records.messages import Build, Failure, Files, MeasureMemory, Outputs
+from attnbench.records import Clock, Outcome, messages
 from attnbench.running.pool import Pool
 from attnbench.running.process import Process
 from attnbench.running.race import Entry, Round, Turns
@@ -52,7 +51,8 @@ FAR = 4.0  # times base, from which head decides how long samples are
 class Runner:
     """The processes that measure; `observe` is called with what is running now.
 
-    `imports` says where those of a tree find its code; by default in the tree and its `src`. With
+    `imports` says where those of a tree find its code; by default in the tree and its `src`.
+    `watched` are files of installed packages of which a process tells that it loaded them. With
     `holds`, those of a race are forked from others that have done what all of them need.
     """
 
@@ -60,6 +60,7 @@ class Runner:
     observe: Callable[[str], None] = lambda _: None
     imports: Imports | None = None
     holds: bool = False
+    watched: tuple[str, ...] = ()
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
@@ -80,13 +81,13 @@ class Runner:
 
     def process(self, tree: Path, server: Pool | None = None, **about: Any) -> Process:
         """A fresh process of a tree, of the given pool or of `server`."""
-        return (server or self.server).process(tree, **self.about(tree), **about)
+        return (server or self.server).process(tree, **self.load_fields(tree), **about)
 
-    def about(self, tree: Path) -> dict[str, Any]:
+    def load_fields(self, tree: Path) -> dict[str, Any]:
         """What the processes of a tree are told of its imports."""
         return self.imports.of(tree) if self.imports else {}
 
-    def loaded(self, side: str, tree: Path, **about: Any) -> Process:
+    def loaded_process(self, side: str, tree: Path, **about: Any) -> Process:
         """A process on a side. Raises `CannotRun` if its package does not load."""
         worker = self.process(tree, **about)
         if worker.refused is not None:
@@ -117,49 +118,51 @@ def count(
     results: whether what functions return is compared too.
     """
     workers: dict[str, Process] = {}
-    late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
+    uncounted = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
     for case in cases:
-        case.counted = dict.fromkeys(trees, late)
+        case.counted = dict.fromkeys(trees, uncounted)
     with ExitStack() as stack:
         for case, side in product(cases, trees):
             runner.observe(f"counting {case.label}")
-            question = MeasureMemory(**case.build_request(), checked=True)
+            question = messages.MeasureMemory(**case.build_request(), checked=True)
             for _ in range(2):
                 try:
                     if side not in workers or not workers[side].alive:
-                        workers[side] = runner.loaded(side, trees[side], measures_memory=True)
+                        workers[side] = runner.loaded_process(
+                            side, trees[side], measures_memory=True
+                        )
                         stack.callback(workers[side].end)
                     answer = workers[side].ask(question, COUNT_TIMEOUT_S)
-                    case.loaded[side] = files_of(workers[side])
+                    case.loaded[side] = files_of(workers[side], runner.watched)
                     compares = len(trees) > 1 and (results or case.workload is not None)
-                    if compares and not isinstance(answer, Failure):
-                        compute(case, side, workers[side], runner)
+                    if compares and not isinstance(answer, messages.Failure):
+                        compare_outputs(case, side, workers[side], runner)
                 except OverBudget:
                     if case is cases[0]:
                         raise
                     return
-                if isinstance(answer, Failure) or answer.needs_new_process:
+                if isinstance(answer, messages.Failure) or answer.needs_new_process:
                     workers[side].end()
                 case.counted[side] = counted = Counted.of(answer)
-                if not counted.killed:
+                if not counted.was_killed:
                     break
-            case.counted[side] = counted.blamed(side)
+            case.counted[side] = counted.excused_if_killed(side)
             if side == HEAD and BASE in trees:
                 with suppress(OverBudget):
-                    compute_again(case, runner, trees[BASE])
+                    compare_outputs_again(case, runner, trees[BASE])
 
 
-def files_of(worker: Process) -> Loaded:
+def files_of(worker: Process, watched: tuple[str, ...] = ()) -> Loaded:
     """What a process has loaded; nothing where it has ended, or its code cannot tell."""
     if not worker.alive:
         return Loaded()
-    answer = worker.ask(Files(), COUNT_TIMEOUT_S)
-    if isinstance(answer, Failure):
+    answer = worker.ask(messages.Files(watched=watched), COUNT_TIMEOUT_S)
+    if isinstance(answer, messages.Failure):
         return Loaded()
     return Loaded(modules=answer.modules, libraries=answer.libraries)
 
 
-def compute(case: CheckedCase, side: str, worker: Process, runner: Runner) -> None:
+def compare_outputs(case: CheckedCase, side: str, worker: Process, runner: Runner) -> None:
     """Compare what the case computes on one input with what it does on base, if it did there.
 
     case: it keeps the answer.
@@ -167,24 +170,24 @@ def compute(case: CheckedCase, side: str, worker: Process, runner: Runner) -> No
     worker: a process of that side.
     runner: of all processes; its folder keeps what base computed.
     """
-    if side == BASE or case.compared(BASE):
-        question = outputs(case, runner, keeps=side == BASE)
+    if side == BASE or case.comparison(BASE):
+        question = outputs_question(case, runner, keeps=side == BASE)
         case.outputs[side] = worker.ask(question, COUNT_TIMEOUT_S)
 
 
-def outputs(case: CheckedCase, runner: Runner, *, keeps: bool) -> Outputs:
+def outputs_question(case: CheckedCase, runner: Runner, *, keeps: bool) -> messages.Outputs:
     """The question about what a case computes: to keep it, or to compare it with what is kept."""
     path = str(runner.server.folder / "outputs")
-    return Outputs(**case.build_request(), path=path, keeps=keeps)
+    return messages.Outputs(**case.build_request(), path=path, keeps=keeps)
 
 
-def compute_again(case: CheckedCase, runner: Runner, tree: Path) -> None:
+def compare_outputs_again(case: CheckedCase, runner: Runner, tree: Path) -> None:
     """Call a function of base once more where head's returns something else, in a new process."""
-    head = case.compared(HEAD)
+    head = case.comparison(HEAD)
     if case.workload is None and head and head.differs:
-        with runner.loaded(BASE, tree) as worker:
-            worker.ask(MeasureMemory(**case.build_request()), COUNT_TIMEOUT_S)
-            answer = worker.ask(outputs(case, runner, keeps=False), COUNT_TIMEOUT_S)
+        with runner.loaded_process(BASE, tree) as worker:
+            worker.ask(messages.MeasureMemory(**case.build_request()), COUNT_TIMEOUT_S)
+            answer = worker.ask(outputs_question(case, runner, keeps=False), COUNT_TIMEOUT_S)
         case.outputs[AGAIN] = answer
 
 
@@ -192,7 +195,7 @@ def compute_again(case: CheckedCase, runner: Runner, tree: Path) -> None:
 class TreeRace:
     """What each side builds, and how a sample of it is taken."""
 
-    builds: Mapping[str, Build]  # by side
+    builds: Mapping[str, messages.Build]  # by side
     rounds: int = 2
     iterations: int = 1  # per sample; a round has two samples of each side
     iteration_s: float = 0.0  # expected
@@ -213,19 +216,19 @@ class TreeRace:
             lambda side, wall_s: max(LEAST_TIMEOUT_S, PATIENCE * self.cost_s),
         )
         for side, entry in entries.items():
-            if entry.failed is not None:
-                raise Failed(side, Counted.of(entry.failed))
-            if waits(entry):
+            if entry.failure is not None:
+                raise Failed(side, Counted.of(entry.failure))
+            if has_waited(entry):
                 self.waiting.add(side)
         return {side: tuple(s.seconds for s in e.laps.values()) for side, e in entries.items()}
 
 
-def build_of(case: CheckedCase, batch: int | None = None) -> Build:
+def build_of(case: CheckedCase, batch: int | None = None) -> messages.Build:
     """The question that makes a side build a case, with another batch if one is given."""
-    return Build(**case.build_request(batch), warmup_s=WARMUP_S, faulting_s=FAULTING_S)
+    return messages.Build(**case.build_request(batch), warmup_s=WARMUP_S, faulting_s=FAULTING_S)
 
 
-def waits(entry: Entry) -> bool:
+def has_waited(entry: Entry) -> bool:
     """Whether more than CPU time counts in most laps, since the case sleeps or waits in them."""
     laps = [lap for lap in entry.laps.values() if lap.device_s is None and lap.clock == Clock.CPU]
     longer = [lap for lap in laps if lap.seconds > lap.cpu_s / lap.iterations]
@@ -252,7 +255,7 @@ class Looks:
         self.cases: list[CheckedCase] = []
         self.races: dict[CheckedCase, TreeRace] = {}
         self.needs: dict[CheckedCase, Need] = {}
-        self.usual: dict[Statistic, float] = {}  # spread of the pairs of all cases
+        self.spreads: dict[Statistic, float] = {}  # spread of the pairs of all cases
         self.trees = {**trees, AGAIN: trees[BASE]}
         self.draw = random.Random(0)
         self.begun = time.monotonic()
@@ -261,7 +264,7 @@ class Looks:
         self.passed_s = 0.0  # of the budget, when the last visit ended
 
     @property
-    def due(self) -> list[CheckedCase]:
+    def timed_cases(self) -> list[CheckedCase]:
         """The cases that are to be timed and can be."""
         return [case for case in self.cases if self.plan.times and case.ran]
 
@@ -278,12 +281,12 @@ class Looks:
         for case in cases:
             case.apart = self.apart(case)
         self.cases += {case.label: case for case in cases}.values()
-        self.plan = self.plan.fitted(len(self.due), self.server.left_s)
-        self.allotment = Allotment.within(self.plan, math.inf)
+        self.plan = self.plan.fitted_to_time(len(self.timed_cases), self.server.left_s)
+        self.allotment = Allotment.for_pairs(self.plan, math.inf)
         with suppress(OverBudget):
-            for case in spread(self.due):
+            for case in spread(self.timed_cases):
                 if self.plan.looks[0] and self.cost_s([case], 1) <= self.server.left_s:
-                    self.pair(case, 0)
+                    self.time_next_pair(case, 0)
             self.decide()
         self.weigh_all()
         self.passed_s = max(0.0, (self.plan.budget_s or 0.0) - self.server.left_s)
@@ -294,33 +297,33 @@ class Looks:
         What has probably changed comes first, the largest change before others, then what needs the
         least time.
         """
-        pairs = self.server.left_s / (self.cost_s(self.due, 1) or 1.0)
-        self.allotment = Allotment.within(self.plan, pairs)
+        pairs = self.server.left_s / (self.cost_s(self.timed_cases, 1) or 1.0)
+        self.allotment = Allotment.for_pairs(self.plan, pairs)
         self.weigh_all()
-        waiting = [case for case in self.due if not self.needs[case].is_met]
-        while fitting := [case for case in waiting if self.fits(case)]:
-            case = min(fitting, key=self.turn)
-            self.pair(case, self.needs[case].look)
-            self.needs[case] = self.allotment.need(case, self.usual)
+        waiting = [case for case in self.timed_cases if not self.needs[case].is_met]
+        while fitting := [case for case in waiting if self.has_time_for(case)]:
+            case = min(fitting, key=self.order_key)
+            self.time_next_pair(case, self.needs[case].look)
+            self.needs[case] = self.allotment.need(case, self.spreads)
             if self.needs[case].is_met or not case.ran:
                 waiting.remove(case)
 
     def weigh_all(self) -> None:
         """Work out what every case needs, by how noisy all of them are."""
-        self.usual = usual_spread([case.views(self.plan.threshold) for case in self.due])
-        for case in self.due:
-            self.needs[case] = self.allotment.need(case, self.usual)
+        self.spreads = usual_spread([case.views(self.plan.threshold) for case in self.timed_cases])
+        for case in self.timed_cases:
+            self.needs[case] = self.allotment.need(case, self.spreads)
 
-    def fits(self, case: CheckedCase) -> bool:
+    def has_time_for(self, case: CheckedCase) -> bool:
         """Whether there is time for a pair of a case."""
         return self.cost_s([case], 1) <= self.server.left_s
 
-    def turn(self, case: CheckedCase) -> tuple[bool, float]:
+    def order_key(self, case: CheckedCase) -> tuple[bool, float]:
         """A key by which the next case to be timed is the least one."""
         need = self.needs[case]
         return not need.changed, -need.size if need.changed else self.cost_s([case], need.pairs)
 
-    def pair(self, case: CheckedCase, stage: int) -> None:
+    def time_next_pair(self, case: CheckedCase, stage: int) -> None:
         """Time the next pair of a look."""
         number = len(case.looks[stage])
         doing = "confirming" if stage and self.needs[case].changed else "comparing"
@@ -338,16 +341,16 @@ class Looks:
         return self.took_s / self.expected_s if self.expected_s else 1.0
 
     @property
-    def stopped(self) -> Stops:
+    def quota_stops(self) -> Stops:
         """How often a CPU quota has stopped the processes of this check."""
         return stops() - self.stopped_before
 
     @property
-    def undecided(self) -> list[CheckedCase]:
+    def undecided_cases(self) -> list[CheckedCase]:
         """The cases that have no verdict and would probably get one with more time."""
         return [
             case
-            for case in self.due
+            for case in self.timed_cases
             if not self.needs[case].is_met and math.isfinite(self.needs[case].pairs)
         ]
 
@@ -358,7 +361,7 @@ class Looks:
         What has passed of the budget, and what undecided cases need by how noisy they are, if the
         machine stays as busy.
         """
-        more_s = sum(self.cost_s([case], self.needs[case].pairs) for case in self.undecided)
+        more_s = sum(self.cost_s([case], self.needs[case].pairs) for case in self.undecided_cases)
         return self.plan.spent_s + self.passed_s + MARGIN * more_s
 
     def visit(self, case: CheckedCase, stage: int, pair: int) -> None:
@@ -368,11 +371,11 @@ class Looks:
         if self.runner.holds:
             for side in SIDES:
                 tree = self.trees[side]
-                server.hold(side, tree, **self.runner.about(tree))
-        with Round(partial(self.started, server), self.draw) as processes:
+                server.hold(side, tree, **self.runner.load_fields(tree))
+        with Round(partial(self.start_process, server), self.draw) as processes:
             try:
                 if case not in self.races:
-                    self.races[case] = self.sized(case, processes)
+                    self.races[case] = self.sized_race(case, processes)
                 race = self.races[case]
                 begun = time.monotonic()
                 try:
@@ -383,21 +386,21 @@ class Looks:
                     self.expected_s += race.cost_s
             except Failed as failed:
                 side = HEAD if failed.side == HEAD else BASE
-                case.counted[side] = failed.counted.blamed(side)
+                case.counted[side] = failed.counted.excused_if_killed(side)
 
-    def started(self, server: Pool, side: str) -> Process:
+    def start_process(self, server: Pool, side: str) -> Process:
         """A process of a side, of this pool."""
         tree = self.trees[side]
         if self.runner.holds:
-            return server.process_of(side, tree, **self.runner.about(tree))
+            return server.process_of(side, tree, **self.runner.load_fields(tree))
         return self.runner.process(tree, server)
 
-    def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
+    def sized_race(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""
-        once = TreeRace(builds=dict.fromkeys((BASE, HEAD), build_of(case)))
-        taken = once.run(processes)
-        base_s = min(taken[BASE])
-        head_s = min(taken[HEAD])
+        trial_race = TreeRace(builds=dict.fromkeys((BASE, HEAD), build_of(case)))
+        trial_samples = trial_race.run(processes)
+        base_s = min(trial_samples[BASE])
+        head_s = min(trial_samples[HEAD])
         # where head takes far longer, a sample of it would else take as many times as long
         batch_s = head_s if head_s > FAR * base_s else base_s
         if case.workload is not None:
@@ -405,7 +408,7 @@ class Looks:
             batch_s *= case.batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
         # a busy machine gives fewer samples, so that every case has its pairs
-        plan = self.plan.fitted(len(self.due), self.server.left_s / self.slowdown)
+        plan = self.plan.fitted_to_time(len(self.timed_cases), self.server.left_s / self.slowdown)
         return TreeRace(
             builds=dict.fromkeys(SIDES, build_of(case, case.batch)),
             rounds=plan.rounds_for(iterations * batch_s),

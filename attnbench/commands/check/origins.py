@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from attnbench.commands.check import repository
 from attnbench.commands.check.cases import BASE, HEAD, CheckedCase, Trees
-from attnbench.records.units import few
+from attnbench.records import units
 
 OWN = Path(__file__).resolve().parents[2]  # the package that measures
 HINT = "--prepare 'pip install -e .'"
@@ -35,48 +35,48 @@ class Origins:
     prepared: bool = False
     ours: Sequence[Path] = field(default=())
 
-    def apart(self, case: CheckedCase) -> str:
+    def reason_apart(self, case: CheckedCase) -> str:
         """Why the two sides of a case cannot be compared; empty if they can."""
         base, head = (case.loaded.get(side) for side in (BASE, HEAD))
-        if base is not None and (strange := self.shared(base.files)):
+        if base is not None and (strange := self.shared_code(base.files)):
             return strange
-        return self.lacking(head.files) if head is not None else ""
+        return self.missing_code(head.files) if head is not None else ""
 
-    def shared(self, files: Iterable[str]) -> str:
+    def shared_code(self, files: Iterable[str]) -> str:
         """What base ran of head's tree, in words."""
         loaded = [Path(file) for file in files]
         base = self.trees[BASE]
         other = self.trees[HEAD]
-        of_head = [file for file in loaded if within(file, other) and not within(file, base)]
+        of_head = [file for file in loaded if lies_in(file, other) and not lies_in(file, base)]
         if of_head:
-            names = few([file.relative_to(other) for file in of_head], 3)
+            names = units.few([file.relative_to(other) for file in of_head], 3)
             return f"both sides ran head's {names}, which imports found in place of base's"
         if copied := [file for file in loaded if str(file) in self.copies]:
-            names = few([file.name for file in copied], 3)
+            names = units.few([file.name for file in copied], 3)
             return (
                 f"both sides ran {names} of {copied[0].parent}, installed from this repository;"
                 f" {HINT} builds one for each side"
             )
         return ""
 
-    def lacking(self, files: Iterable[str]) -> str:
+    def missing_code(self, files: Iterable[str]) -> str:
         """What head loaded of its tree that base has no file for, though no change added it."""
         head = self.trees[HEAD]
         base = self.trees[BASE]
-        of_head = [Path(f).relative_to(head) for f in files if within(Path(f), head)]
+        of_head = [Path(f).relative_to(head) for f in files if lies_in(Path(f), head)]
         absent = [path.as_posix() for path in of_head if not (base / path).exists()]
         for path in absent:
             if module := next((m for m in self.lost if path.startswith(f"{m}/")), ""):
                 return f"base lacks {path}: its commit of the submodule {module} is not here"
-        ignored = repository.ignored(head, absent)
+        ignored = repository.ignored_paths(head, absent)
         if not ignored:
             return ""
-        names = few(ignored, 3)
+        names = units.few(ignored, 3)
         if self.prepared:
             return f"base lacks {names}, which git ignores and --prepare did not make there"
         return f"base lacks {names}, which git ignores; build it on both sides with {HINT}"
 
-    def outside(self, cases: Iterable[CheckedCase]) -> Iterator[str]:
+    def outside_code(self, cases: Iterable[CheckedCase]) -> Iterator[str]:
         """What either side loaded of neither tree, in words."""
         sides = [loaded for case in cases for loaded in case.loaded.values()]
         places = (*self.trees.values(), *self.ours, OWN)
@@ -86,16 +86,16 @@ class Origins:
             for file in files
             if file.is_absolute()
             and str(file) not in self.copies
-            and not any(within(file, tree) for tree in places)
+            and not any(lies_in(file, tree) for tree in places)
         }
         if folders:
             yield (
-                f"code from outside the repository ran on both sides: {few(sorted(folders), 3)};"
-                " changes there are not compared"
+                f"code from outside the repository ran on both sides:"
+                f" {units.few(sorted(folders), 3)}; changes there are not compared"
             )
 
 
-def within(file: Path, tree: Path) -> bool:
+def lies_in(file: Path, tree: Path) -> bool:
     """Whether a file lies in a tree."""
     return file.is_relative_to(tree)
 
@@ -122,4 +122,4 @@ def built_from(distribution: Distribution, root: Path) -> bool:
     except (OSError, ValueError):
         return False
     folder = Path(unquote(address.path))
-    return address.scheme == "file" and folder.is_absolute() and within(folder.resolve(), root)
+    return address.scheme == "file" and folder.is_absolute() and lies_in(folder.resolve(), root)

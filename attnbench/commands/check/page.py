@@ -8,107 +8,110 @@ from typing import Any
 
 from attnbench.commands.check.finding import CheckAnswer, CheckQuestion, CheckReport, Finding
 from attnbench.errors import clean
-from attnbench.records.metrics import TABLE
-from attnbench.records.units import NOTHING, change, count, few, interval, many, percent, seconds
-from attnbench.report import markdown
-from attnbench.report.grid import Cell, Column, Table, quantity, table, words
-from attnbench.report.verdicts import verdict_label
+from attnbench.records import metrics, units
+from attnbench.report import grid, markdown, phrases
 
 # a case of a mechanism: its name, then sizes, level, mode, and what all cases of a check share
 LABEL = re.compile(r"(.*)/B\d+-N(\d+)-[^/]*/\w+/(\w+)/.*")
 
 
-def short(case: str) -> str:
+def short_label(case: str) -> str:
     """`fastformer:eager N=128 training`: a label without what all cases of a check share."""
     return LABEL.sub(r"\1 N=\2 \3", case)
 
 
-CASE = Column("case", lambda finding: words(short(finding.case)))
-METRIC = Column("metric", lambda finding: words(TABLE[finding.metric].label))
-REASON = Column("reason", lambda finding: words(finding.why))
-BATCH = Column("batch timed", lambda f: words(count(f.batch) if f.batch else NOTHING))
+CASE = grid.Column("case", lambda finding: grid.words(short_label(finding.case)))
+METRIC = grid.Column("metric", lambda finding: grid.words(metrics.TABLE[finding.metric].label))
+REASON = grid.Column("reason", lambda finding: grid.words(finding.reasons))
+BATCH = grid.Column(
+    "batch timed", lambda f: grid.words(units.count(f.batch) if f.batch else units.NOTHING)
+)
 COMPARED = (
-    Column("base", lambda finding: words(_values(finding)[0])),
-    Column("head", lambda finding: words(_values(finding)[1])),
-    Column("change", lambda f: Cell(change_of(f) or NOTHING, f.ratio, f.low, f.high)),
-    Column("verdict", lambda f: words(": ".join(filter(None, (label(f), f.why))))),
+    grid.Column("base", lambda finding: grid.words(_values(finding)[0])),
+    grid.Column("head", lambda finding: grid.words(_values(finding)[1])),
+    grid.Column(
+        "change", lambda f: grid.Cell(change_of(f) or units.NOTHING, f.ratio, f.low, f.high)
+    ),
+    grid.Column("verdict", lambda f: grid.words(": ".join(filter(None, (label(f), f.reasons))))),
 )
 
 
 def headline(report: CheckReport) -> str:
     """The whole check in one line, with how many of its cases were compared."""
     verdict = _verdict(report)
-    lost = report.not_compared
-    if not lost or verdict.startswith("NOT CHECKED"):
+    uncompared = report.uncompared_findings
+    if not uncompared or verdict.startswith("NOT CHECKED"):
         return verdict
-    if not report.compared:
-        return f"{verdict}: {_reasons(report.findings)}" if not report.failures else verdict
+    if not report.compared_cases:
+        return f"{verdict}: {_reasons_text(report.findings)}" if not report.failures else verdict
     # of others, no time was left
-    shown = [finding for finding in lost if finding.question is not CheckQuestion.TIME]
-    return f"{verdict}; {len(shown)} not compared: {_reasons(shown)}" if shown else verdict
+    others = [finding for finding in uncompared if finding.question is not CheckQuestion.TIME]
+    return f"{verdict}; {len(others)} not compared: {_reasons_text(others)}" if others else verdict
 
 
 def _verdict(report: CheckReport) -> str:
     """The verdict on what was compared."""
-    cases = many(len(report.cases), "case")
+    cases = units.many(len(report.cases), "case")
     if report.failures:
-        return f"FAILED: {_failed(report)} of {cases}"
+        return f"FAILED: {_failures_text(report)} of {cases}"
     if not report.findings:
         return "nothing to check: no mechanism loads a changed file"
-    if report.unchecked:
-        return f"NOT CHECKED: {_first(report, report.unchecked)}"
-    if suspects := report.answered(CheckAnswer.SUSPECTED):
-        slower = [finding for finding in suspects if finding.probably_slower]
-        shown = slower or suspects
-        texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in shown], 3)
-        return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].why)}"
-    if killed := report.answered(CheckAnswer.KILLED):
-        return f"UNSURE: {_number(killed)} of {cases}" if report.compared else "UNSURE"
-    if unsure := report.unsure:
-        return f"UNSURE: {_number(unsure)} of {cases}{''.join(_late(unsure))}"
-    if not report.compared:
+    if report.unchecked_findings:
+        return f"NOT CHECKED: {_first_of(report, report.unchecked_findings)}"
+    if suspects := report.findings_with(CheckAnswer.SUSPECTED):
+        slower = [finding for finding in suspects if finding.is_probably_slower]
+        named = slower or suspects
+        texts = units.few(
+            [f"{clean(short_label(finding.case))} {change_of(finding)}" for finding in named], 3
+        )
+        return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(named[0].reasons)}"
+    if killed := report.findings_with(CheckAnswer.KILLED):
+        return f"UNSURE: {_case_count(killed)} of {cases}" if report.compared_cases else "UNSURE"
+    if unsure := report.unsure_findings:
+        return f"UNSURE: {_case_count(unsure)} of {cases}{''.join(_undecided_text(unsure))}"
+    if not report.compared_cases:
         return "nothing to compare"
-    compared = len(report.compared)
-    some = f"{count(compared)} of " if compared < len(report.cases) else ""
+    compared = len(report.compared_cases)
+    some = f"{units.count(compared)} of " if compared < len(report.cases) else ""
     return f"OK: no regression in {some}{cases}"
 
 
-def _late(unsure: Sequence[Finding]) -> Iterator[str]:
+def _undecided_text(unsure: Sequence[Finding]) -> Iterator[str]:
     """For how many of these no time was left, and what would probably decide how many, in words."""
-    late = [f for f in unsure if f.question is CheckQuestion.TIME and f.ratio is None]
-    if late:
-        yield f"; for {_number(late)} {clean(late[0].reason)}"
+    untimed = [f for f in unsure if f.question is CheckQuestion.TIME and f.ratio is None]
+    if untimed:
+        yield f"; for {_case_count(untimed)} {clean(untimed[0].reason)}"
     remedies = Counter(finding.decided_by for finding in unsure if finding.decided_by)
     for remedy, number in remedies.most_common(1):
-        which = "" if number == len(unsure) else f"{count(number)} of them "
+        which = "" if number == len(unsure) else f"{units.count(number)} of them "
         yield f"; {which}{clean(remedy)}"
 
 
-def _reasons(findings: Sequence[Finding]) -> str:
+def _reasons_text(findings: Sequence[Finding]) -> str:
     """The first of these findings in a sentence each, and whether there are more."""
-    return few([sentence(finding) for finding in findings], 2)
+    return units.few([sentence(finding) for finding in findings], 2)
 
 
-def _first(report: CheckReport, findings: Sequence[Finding]) -> str:
+def _first_of(report: CheckReport, findings: Sequence[Finding]) -> str:
     """Of how many of the cases these are, and the first one."""
     cases = len(report.cases)
-    which = f"{_number(findings)} of {many(cases, 'case')}: " if cases > 1 else ""
+    which = f"{_case_count(findings)} of {units.many(cases, 'case')}: " if cases > 1 else ""
     return which + sentence(findings[0])
 
 
 def sentence(finding: Finding) -> str:
     """One finding in one line."""
-    if finding.metric not in TABLE:
-        return f"{clean(finding.case)}: {clean(finding.why)}"
-    metric = TABLE[finding.metric]
+    if finding.metric not in metrics.TABLE:
+        return f"{clean(finding.case)}: {clean(finding.reasons)}"
+    metric = metrics.TABLE[finding.metric]
     values = " to ".join(_values(finding))
     parts = [f"{clean(finding.case)}: {metric.label} {label(finding)}"]
     if ratio := change_of(finding):
         parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)
     elif finding.base is not None and finding.head is not None:
         parts.append(values)
-    if finding.why:
-        parts.append(clean(finding.why))
+    if finding.reasons:
+        parts.append(clean(finding.reasons))
     return "; ".join(parts)
 
 
@@ -121,11 +124,11 @@ def lines(report: CheckReport) -> Iterator[str]:
 def remarks(report: CheckReport) -> Iterator[str]:
     """What the tables do not show, one line each."""
     if report.uncovered:
-        yield clean(f"not covered, as no mechanism loads them: {few(report.uncovered)}")
+        yield clean(f"not covered, as no mechanism loads them: {units.few(report.uncovered)}")
     yield from (clean(note) for note in report.notes)
 
 
-def tables(report: CheckReport) -> tuple[Table, ...]:
+def tables(report: CheckReport) -> tuple[grid.Table, ...]:
     """Times of every case; counts that changed; what was not compared; failures first."""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
     by_question = {
@@ -135,32 +138,32 @@ def tables(report: CheckReport) -> tuple[Table, ...]:
     changed = [f for f in counted if f.answer is not CheckAnswer.SAME]
     not_run = by_question[CheckQuestion.RUNS]
     other_results = by_question[CheckQuestion.OUTPUTS]
-    shown = [
+    all_tables = [
         _times(report, by_question[CheckQuestion.TIME]),
-        table(
+        grid.table(
             changed,
             (CASE, METRIC, *COMPARED),
             name="counts",
             title="Counted",
             note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same",
         ),
-        table(other_results, (CASE, REASON), name="outputs", title="Outputs and gradients"),
-        table(not_run, (CASE, REASON), name="runs", title="Not compared"),
+        grid.table(other_results, (CASE, REASON), name="outputs", title="Outputs and gradients"),
+        grid.table(not_run, (CASE, REASON), name="runs", title="Not compared"),
     ]
-    return tuple(one for one in shown if one.rows)
+    return tuple(one for one in all_tables if one.rows)
 
 
-def _times(report: CheckReport, findings: Sequence[Finding]) -> Table:
+def _times(report: CheckReport, findings: Sequence[Finding]) -> grid.Table:
     """The table of times; functions have no batch."""
     clock = report.conditions.clock if report.conditions else ""
     has_batch = any(finding.batch for finding in findings)
-    once = "iteration, at a batch size suited to timing" if has_batch else "call"
-    return table(
+    timed_unit = "iteration, at a batch size suited to timing" if has_batch else "call"
+    return grid.table(
         findings,
         (CASE, *([BATCH] if has_batch else []), *COMPARED),
         name="times",
         title="Times",
-        note=f"{clock or 'time'} of one {once}; 99 % confidence intervals over pairs of fresh"
+        note=f"{clock or 'time'} of one {timed_unit}; 99 % confidence intervals over pairs of fresh"
         " processes",
     )
 
@@ -178,28 +181,29 @@ def method(report: CheckReport) -> Iterator[str]:
     if (conditions := report.conditions) is None:
         return
     plan = conditions.plan
-    first = plan.looks[0]
-    ignored = percent(plan.threshold)
+    most_pairs = plan.looks[0]
+    ignored = units.percent(plan.threshold)
     if any(finding.question is CheckQuestion.COUNTS for finding in report.findings):
-        sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
+        sizes = f"c = {units.count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
         yield f"Counts, outputs and gradients are those at {sizes}, {plan.dtype}."
     if conditions.worst_floor is not None:
         yield (
-            f"Timed by {conditions.clock} in up to {first} pairs of fresh processes, and in up to"
-            f" {plan.most - first} more where that leaves doubt; changes below {ignored} are"
-            f" ignored; base and base differed by up to {percent(conditions.worst_floor)}."
+            f"Timed by {conditions.clock} in up to {most_pairs} pairs of fresh processes, and in"
+            f" up to {plan.most - most_pairs} more where that leaves doubt; changes below"
+            f" {ignored} are ignored; base and base differed by up to"
+            f" {units.percent(conditions.worst_floor)}."
         )
-    yield f"The check took {seconds(conditions.elapsed_s)}."
+    yield f"The check took {units.seconds(conditions.elapsed_s)}."
 
 
 def data(report: CheckReport, strict: bool) -> dict[str, Any]:
     """The whole check as plain data."""
-    lost = [{"case": f.case, "reason": f.why} for f in report.not_compared]
+    uncompared = [{"case": f.case, "reason": f.reasons} for f in report.uncompared_findings]
     return {
         "exit_code": report.exit_code(strict),
         "headline": headline(report),
-        "compared": list(report.compared),
-        "not_compared": lost,
+        "compared": list(report.compared_cases),
+        "not_compared": uncompared,
         **asdict(report),
         "findings": [_finding(finding) for finding in report.findings],
     }
@@ -226,9 +230,9 @@ def label(finding: Finding) -> str:
     """The verdict in words; what is suspected is not just unsure."""
     if finding.answer is CheckAnswer.SUSPECTED:
         return str(finding.answer)
-    if finding.metric not in TABLE:
+    if finding.metric not in metrics.TABLE:
         return str(finding.verdict)
-    return verdict_label(finding.verdict, TABLE[finding.metric])
+    return phrases.verdict_label(finding.verdict, metrics.TABLE[finding.metric])
 
 
 def change_of(finding: Finding) -> str:
@@ -236,18 +240,20 @@ def change_of(finding: Finding) -> str:
     if finding.ratio is None:
         return ""
     if finding.low is None or finding.high is None:
-        return change(finding.ratio)
-    return interval(change(finding.ratio), change(finding.low), change(finding.high))
+        return units.change(finding.ratio)
+    return units.interval(
+        units.change(finding.ratio), units.change(finding.low), units.change(finding.high)
+    )
 
 
 def _values(finding: Finding) -> list[str]:
     """Base and head with their unit."""
-    unit = TABLE[finding.metric].unit
+    unit = metrics.TABLE[finding.metric].unit
     numbers = (finding.base, finding.head)
-    return [NOTHING if number is None else quantity(number, unit) for number in numbers]
+    return [units.NOTHING if number is None else grid.quantity(number, unit) for number in numbers]
 
 
-def _failed(report: CheckReport) -> str:
+def _failures_text(report: CheckReport) -> str:
     """`2 slower, 1 larger`: cases of each kind."""
     kinds = ("slower", "larger", "different", "failing")
     cases_by_kind: dict[str, set[str]] = {kind: set() for kind in kinds}
@@ -258,5 +264,5 @@ def _failed(report: CheckReport) -> str:
     return ", ".join(f"{len(cases)} {kind}" for kind, cases in cases_by_kind.items() if cases)
 
 
-def _number(findings: Iterable[Finding]) -> int:
+def _case_count(findings: Iterable[Finding]) -> int:
     return len({finding.case for finding in findings})

@@ -66,40 +66,42 @@ class Allotment:
     whole: bool
 
     @classmethod
-    def within(cls, plan: CheckPlan, pairs: float) -> "Allotment":
+    def for_pairs(cls, plan: CheckPlan, pairs: float) -> "Allotment":
         """The allotment where there is time for that many pairs of every case."""
         first, second = plan.looks
         affordable = first if math.isinf(pairs) else int(FIRST_SHARE * pairs)
         earliest = min(first, max(EARLIEST, affordable))
         return cls(plan=plan, earliest=earliest, whole=pairs >= first + second / 2)
 
-    def need(self, case: CheckedCase, usual: Mapping[Statistic, float]) -> Need:
-        """What a case needs; `usual` is the spread of the pairs of all cases, by statistic."""
+    def need(self, case: CheckedCase, spreads: Mapping[Statistic, float]) -> Need:
+        """What a case needs; `spreads` are those of the pairs of all cases, by statistic."""
         views = case.views(self.plan.threshold)
-        changed, size = seeming(views, usual)
+        changed, size = apparent_change(views, spreads)
         first, second = map(len, case.looks)
         if first < min(self.earliest, self.plan.looks[0]):
-            wanted = max(self.earliest, needed(views, usual, self.plan.most)) - first
-            return Need(pairs=wanted, look=0, changed=changed, size=size)
-        if rule.suspected(views):
-            return self.confirming(views, usual)
+            pairs = max(self.earliest, pairs_needed(views, spreads, self.plan.most)) - first
+            return Need(pairs=pairs, look=0, changed=changed, size=size)
+        if rule.is_suspected(views):
+            return self.need_of_suspect(views, spreads)
         level = rule.SAMENESS if first >= self.plan.looks[0] and not second else rule.EARLY
-        if rule.settled(views, level) or first + second >= self.plan.most:
+        if rule.is_settled(views, level) or first + second >= self.plan.most:
             return Need(pairs=0, look=1)
         look = 0 if first < self.plan.looks[0] else 1
-        wanted = max(1.0, needed(views, usual, self.plan.most) - first - second)
-        return Need(pairs=wanted, look=look, changed=changed, size=size)
+        pairs = max(1.0, pairs_needed(views, spreads, self.plan.most) - first - second)
+        return Need(pairs=pairs, look=look, changed=changed, size=size)
 
-    def confirming(self, views: Sequence[View], usual: Mapping[Statistic, float]) -> Need:
+    def need_of_suspect(self, views: Sequence[View], spreads: Mapping[Statistic, float]) -> Need:
         """What a case still needs that the first look made a suspect."""
         planned = self.plan.looks[1]
-        done = len(views[0].second)
-        size = max(abs(view.change.point) for view in views if view.is_suspect)
-        wanted = planned if self.whole else min(planned, to_confirm(views, usual, planned))
-        decided = rule.confirmed(views) or all(view.is_same(view.deciding) for view in views)
-        if done >= planned or (done == wanted and decided):
+        pairs_done = len(views[0].second)
+        size = max(abs(view.first_change.point) for view in views if view.is_suspect)
+        pairs = planned if self.whole else min(planned, pairs_to_confirm(views, spreads, planned))
+        decided = rule.is_confirmed(views) or all(
+            view.is_same(view.deciding_logs) for view in views
+        )
+        if pairs_done >= planned or (pairs_done == pairs and decided):
             return Need(pairs=0, look=1)
-        left = wanted - done if done < wanted else planned - done
+        left = pairs - pairs_done if pairs_done < pairs else planned - pairs_done
         return Need(pairs=left, look=1, changed=True, size=size)
 
 
@@ -134,13 +136,13 @@ def usual_spread(cases: Sequence[Sequence[View]]) -> dict[Statistic, float]:
     return spreads
 
 
-def deviation(view: View, usual: Mapping[Statistic, float]) -> float:
+def deviation(view: View, spreads: Mapping[Statistic, float]) -> float:
     """The spread of a case's log ratios, mixed with the usual one as far as it is little known."""
     total, freedom = spread_of(view)
-    return math.sqrt((PRIOR * usual[view.statistic] ** 2 + total) / (PRIOR + freedom))
+    return math.sqrt((PRIOR * spreads[view.statistic] ** 2 + total) / (PRIOR + freedom))
 
 
-def probable(logs: Logs, spread: float) -> float:
+def probable_change(logs: Logs, spread: float) -> float:
     """By how much head probably differs: their mean, less what its noise alone would make of 0."""
     if not logs:
         return 0.0
@@ -149,7 +151,9 @@ def probable(logs: Logs, spread: float) -> float:
     return middle * max(0.0, 1.0 - noise / (middle * middle)) if middle else 0.0
 
 
-def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> tuple[bool, float]:
+def apparent_change(
+    views: Sequence[View], spreads: Mapping[Statistic, float]
+) -> tuple[bool, float]:
     """Whether a case has probably changed, and by how much, a log ratio without sign."""
     size = 0.0
     changed = False
@@ -157,27 +161,27 @@ def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> tuple[bo
         logs = view.first + view.second
         if not logs:
             continue
-        spread = deviation(view, usual)
+        spread = deviation(view, spreads)
         point = abs(sum(logs) / len(logs))
-        size = max(size, abs(probable(logs, spread)))
+        size = max(size, abs(probable_change(logs, spread)))
         factor = LIKELY if len(logs) >= rule.FEWEST else LIKELY_OF_FEW
         changed |= point > max(math.log1p(view.threshold), factor * spread / math.sqrt(len(logs)))
     return changed, size
 
 
-def needed(views: Sequence[View], usual: Mapping[Statistic, float], most: int) -> float:
+def pairs_needed(views: Sequence[View], spreads: Mapping[Statistic, float], most: int) -> float:
     """Pairs of both looks, with those there are, after which a case probably has a verdict.
 
     Infinite if more than `most` would be needed.
     """
-    same = max(to_exclude(view, deviation(view, usual), most) for view in views)
-    changed = min(to_suspect(view, deviation(view, usual), most) for view in views)
-    return min(same, changed + to_confirm(views, usual, most))
+    pairs_if_same = max(pairs_to_exclude(view, deviation(view, spreads), most) for view in views)
+    pairs_if_changed = min(pairs_to_suspect(view, deviation(view, spreads), most) for view in views)
+    return min(pairs_if_same, pairs_if_changed + pairs_to_confirm(views, spreads, most))
 
 
-def to_exclude(view: View, spread: float, most: int) -> float:
+def pairs_to_exclude(view: View, spread: float, most: int) -> float:
     """Pairs after which one statistic probably excludes a change; infinite if beyond `most`."""
-    point = abs(probable(view.first + view.second, spread))
+    point = abs(probable_change(view.first + view.second, spread))
     usable = math.log1p(max(view.threshold, rule.MAX_USABLE_LIMIT))
     for pairs in range(EARLIEST, most + 1):
         error = spread / math.sqrt(pairs)
@@ -189,9 +193,9 @@ def to_exclude(view: View, spread: float, most: int) -> float:
     return math.inf
 
 
-def to_suspect(view: View, spread: float, most: int) -> float:
+def pairs_to_suspect(view: View, spread: float, most: int) -> float:
     """Pairs after which one statistic is probably suspected; infinite if beyond `most`."""
-    point = abs(probable(view.first + view.second, spread))
+    point = abs(probable_change(view.first + view.second, spread))
     for pairs in range(EARLIEST, most + 1):
         error = spread / math.sqrt(pairs)
         limit = max(math.log1p(view.threshold), rule.FLOORS * error)
@@ -200,12 +204,12 @@ def to_suspect(view: View, spread: float, most: int) -> float:
     return math.inf
 
 
-def to_confirm(views: Sequence[View], usual: Mapping[Statistic, float], most: int) -> float:
+def pairs_to_confirm(views: Sequence[View], spreads: Mapping[Statistic, float], most: int) -> float:
     """Pairs of a second look after which a change as large as the first look's is confirmed."""
     fewest = math.inf
     for view in views:
-        spread = deviation(view, usual)
-        point = abs(probable(view.first, spread)) - math.log1p(view.threshold)
+        spread = deviation(view, spreads)
+        point = abs(probable_change(view.first, spread)) - math.log1p(view.threshold)
         for pairs in range(EARLIEST_SECOND, most + 1):
             if point > student_quantile(rule.LEVEL, pairs - 1) * spread / math.sqrt(pairs):
                 fewest = min(fewest, pairs)

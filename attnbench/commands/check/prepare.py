@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attnbench.commands.check.cases import BASE, HEAD, Trees
 from attnbench.errors import CannotRun
-from attnbench.records.storage.temporary import TemporaryFolder
+from attnbench.records import storage
 from attnbench.running.pool import HOOK_VARIABLES
 from attnbench.running.process import LONGEST_S
 
@@ -28,7 +28,7 @@ PIP = '#!/bin/sh\nexec "{python}" -m pip "$@"\n'
 
 
 @contextmanager
-def prepared(
+def prepare(
     command: str,
     trees: Trees,
     left_s: Callable[[], float],
@@ -44,7 +44,7 @@ def prepared(
     left_s: returns how long it may take [s].
     observe: called with what is going on, in words.
     """
-    with TemporaryFolder() as scratch:
+    with storage.TemporaryFolder() as scratch:
         sites = dict[Path, str]()
         for side in (BASE, HEAD):
             environment = scratch / side
@@ -78,7 +78,7 @@ def make_environment(folder: Path) -> str:
 
 def variables(environment: Path, side: str, trees: Trees) -> dict[str, str]:
     """The environment variables of the command on a side."""
-    kept = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
+    inherited = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
     places = [
         str(trees[side] / Path(place).relative_to(trees[HEAD]))
         if Path(place).is_relative_to(trees[HEAD])
@@ -87,13 +87,13 @@ def variables(environment: Path, side: str, trees: Trees) -> dict[str, str]:
         if place
     ]
     path = os.pathsep.join([str(environment / "bin"), os.environ.get("PATH", os.defpath)])
-    replaced = {
+    changed = {
         "PATH": path,
         "VIRTUAL_ENV": str(environment),
         "PYTHONPATH": os.pathsep.join(places),
     }
-    kept.pop("PYTHONHOME", None)
-    return {**kept, **replaced}
+    inherited.pop("PYTHONHOME", None)
+    return {**inherited, **changed}
 
 
 def run(

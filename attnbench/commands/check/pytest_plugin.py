@@ -22,7 +22,7 @@ from _pytest.config import default_plugins
 from _pytest.junitxml import xml_key
 
 from attnbench.commands.check.benchmark_fixture import StandIn, add_options, offers_fixture
-from attnbench.measuring.pytest_run import MARK, PASSED, is_timed, name_of
+from attnbench.measuring import pytest_run
 
 if TYPE_CHECKING:
     from attnbench.commands.check.finding import CheckReport, Finding
@@ -68,12 +68,12 @@ class ComparedTests:
 
     def findings(self, item: pytest.Item) -> tuple["Finding", ...]:
         """What was found of a test."""
-        name = name_of(item.nodeid, self.rootdir)
+        name = pytest_run.name_of(item.nodeid, self.rootdir)
         findings = self.report.findings if self.report is not None else ()
         return tuple(finding for finding in findings if finding.case == name)
 
     @property
-    def timed(self) -> tuple["Finding", ...]:
+    def timed_findings(self) -> tuple["Finding", ...]:
         """What was found of each test that was to be timed on both sides."""
         from attnbench.records.metrics import TIME
 
@@ -83,12 +83,14 @@ class ComparedTests:
     @property
     def is_uncertain(self) -> bool:
         """Whether a test is unsure, or is there on base alone."""
-        return self.report is not None and bool(self.report.unsure or self.report.lost)
+        return self.report is not None and bool(
+            self.report.unsure_findings or self.report.lost_findings
+        )
 
     @property
     def compares(self) -> bool:
         """Whether any test was timed on both sides, be it in too few pairs for a verdict."""
-        return any(is_compared(finding) for finding in self.timed)
+        return any(is_compared(finding) for finding in self.timed_findings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +133,12 @@ class Place:
 
     def name(self, nodeid: str) -> str:
         """A test as a check names it."""
-        return name_of(nodeid, self.rootdir)
+        return pytest_run.name_of(nodeid, self.rootdir)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that request a check."""
-    group = parser.getgroup(MARK, "performance against another revision")
+    group = parser.getgroup(pytest_run.MARK, "performance against another revision")
     group.addoption(
         BASE_OPTION,
         metavar="REF",
@@ -174,7 +176,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks, and refuse what cannot be understood."""
-    config.addinivalue_line("markers", f"{MARK}: timed against {BASE_OPTION}")
+    config.addinivalue_line("markers", f"{pytest_run.MARK}: timed against {BASE_OPTION}")
     if config.stash.get(STANDS_IN, False):
         config.addinivalue_line("markers", "benchmark: settings of a benchmark")
     if not is_asked(config):
@@ -198,9 +200,9 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, Any, Any]:
     """Check all tests that are timed before any test runs."""
     stops = session.testsfailed and not session.config.option.continue_on_collection_errors
     if is_asked(session.config) and not session.config.option.collectonly and not stops:
-        items = [item for item in session.items if is_timed(item)]
+        items = [item for item in session.items if pytest_run.is_timed(item)]
         if items:
-            session.config.stash[COMPARISON] = compared(session.config, items)
+            session.config.stash[COMPARISON] = compare_tests(session.config, items)
     return (yield)
 
 
@@ -210,7 +212,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
     report: pytest.TestReport = yield
     comparison = item.config.stash.get(COMPARISON, None)
     may_fail = report.when == "call" and report.passed and not hasattr(report, "wasxfail")
-    if comparison is None or not may_fail or not is_timed(item):
+    if comparison is None or not may_fail or not pytest_run.is_timed(item):
         return report
     from attnbench.commands.check.page import sentence
 
@@ -218,12 +220,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
     for finding in comparison.findings(item):
         if finding.fails:
             report.outcome = "failed"
-            report.longrepr = in_our_words(sentence(finding))
+            report.longrepr = with_pytest_options(sentence(finding))
             break
-        if not finding.decided and not is_added(finding):
+        if not finding.is_decided and not is_added(finding):
             report.outcome = "skipped"
             file, line, _ = item.reportinfo()
-            reason = f"Skipped: {in_our_words(sentence(finding))}"
+            reason = f"Skipped: {with_pytest_options(sentence(finding))}"
             report.longrepr = (str(file), (line or 0) + 1, reason)
     return report
 
@@ -251,12 +253,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     config = terminalreporter.config
     if config.stash.get(DISTRIBUTED, False):
         text = "tests ran one after the other: -n has no effect with " + BASE_OPTION
-        terminalreporter.write_line(f"{MARK}: {text}")
+        terminalreporter.write_line(f"{pytest_run.MARK}: {text}")
     if (comparison := config.stash.get(COMPARISON, None)) is not None:
         for line in summary(comparison):
-            terminalreporter.write_line(f"{MARK}: {line}")
+            terminalreporter.write_line(f"{pytest_run.MARK}: {line}")
         if problem := config.stash.get(PROBLEM, ""):
-            terminalreporter.write_line(f"{MARK}: {problem}")
+            terminalreporter.write_line(f"{pytest_run.MARK}: {problem}")
 
 
 def publish(comparison: ComparedTests, config: pytest.Config) -> None:
@@ -273,9 +275,9 @@ def publish(comparison: ComparedTests, config: pytest.Config) -> None:
         for finding in filter(is_gone, report.findings):
             xml.add_global_property("attnbench: gone from head", finding.case)
     try:
-        append_summary(in_our_words(check_page.page(report)))
+        append_summary(with_pytest_options(check_page.page(report)))
         strict = config.getoption("attnbench_strict")
-        append_outputs(in_our_words(check_ci.outputs(report, strict)))
+        append_outputs(with_pytest_options(check_ci.outputs(report, strict)))
     except StoreError as error:
         config.stash[PROBLEM] = str(error)
 
@@ -301,19 +303,19 @@ def is_gone(finding: "Finding") -> bool:
 
 def is_compared(finding: "Finding") -> bool:
     """Whether it tells a time of both sides, or a verdict."""
-    return finding.decided or None not in (finding.base, finding.head)
+    return finding.is_decided or None not in (finding.base, finding.head)
 
 
-def shares(comparison: ComparedTests) -> Generator[str, None, None]:
+def share_texts(comparison: ComparedTests) -> Generator[str, None, None]:
     """How many of all tests were timed on both sides and got a verdict, where any did not."""
-    timed = comparison.timed
-    late = [finding for finding in timed if not is_compared(finding)]
-    decided = sum(finding.decided for finding in timed)
+    timed = comparison.timed_findings
+    uncompared = [finding for finding in timed if not is_compared(finding)]
+    decided = sum(finding.is_decided for finding in timed)
     if decided < len(timed):
-        text = f"{len(timed) - len(late)} of {len(timed)} tests were timed on both sides"
+        text = f"{len(timed) - len(uncompared)} of {len(timed)} tests were timed on both sides"
         yield f"{text}, {decided} got a verdict"
-    for finding in late:
-        yield f"not compared: {finding.case}: {in_our_words(finding.why)}"
+    for finding in uncompared:
+        yield f"not compared: {finding.case}: {with_pytest_options(finding.reasons)}"
 
 
 def is_void(comparison: ComparedTests) -> bool:
@@ -322,7 +324,7 @@ def is_void(comparison: ComparedTests) -> bool:
     return not comparison.compares and not (findings and all(map(is_added, findings)))
 
 
-def in_our_words(text: str) -> str:
+def with_pytest_options(text: str) -> str:
     """A text of a check with the names that its options have in pytest."""
     return re.sub(r"(?<![\w-])--(base|budget)\b", r"--attnbench-\1", text)
 
@@ -333,16 +335,16 @@ def summary(comparison: ComparedTests) -> Generator[str, None, None]:
 
     report = comparison.report
     if comparison.error:
-        yield f"NOT CHECKED: {in_our_words(comparison.error)}"
+        yield f"NOT CHECKED: {with_pytest_options(comparison.error)}"
     elif report is not None:
-        if comparison.compares and not any(f.fails or f.decided for f in report.findings):
-            reason = next((f.why for f in comparison.timed if f.why), "")
-            yield f"UNSURE: no test got a verdict; {in_our_words(reason)}".removesuffix("; ")
+        if comparison.compares and not any(f.fails or f.is_decided for f in report.findings):
+            reason = next((f.reasons for f in comparison.timed_findings if f.reasons), "")
+            yield f"UNSURE: no test got a verdict; {with_pytest_options(reason)}".removesuffix("; ")
         else:
-            yield in_our_words(headline(report))
+            yield with_pytest_options(headline(report))
         yield f"{report.head} against {report.base}"
-        yield from shares(comparison)
-        yield from map(in_our_words, report.notes)
+        yield from share_texts(comparison)
+        yield from map(with_pytest_options, report.notes)
         for finding in filter(is_added, report.findings):
             yield f"added, so there is nothing to compare with: {finding.case}"
         for finding in filter(is_gone, report.findings):
@@ -353,7 +355,7 @@ def summary(comparison: ComparedTests) -> Generator[str, None, None]:
         yield f"not timed: {name}: {reason}"
 
 
-def compared(config: pytest.Config, items: list[pytest.Function]) -> ComparedTests:
+def compare_tests(config: pytest.Config, items: list[pytest.Function]) -> ComparedTests:
     """A check of these tests; where it cannot be made, the reason.
 
     Ends the session where what was asked cannot be understood.
@@ -368,15 +370,15 @@ def compared(config: pytest.Config, items: list[pytest.Function]) -> ComparedTes
         place = Place.of(config, top)
         names = tuple(dict.fromkeys(place.name(item.nodeid) for item in items))
         with runner(tests=place.about()) as measuring:
-            comparison = measured(config, names, place, measuring)
+            comparison = check_tests(config, names, place, measuring)
     except UsageError as error:
-        pytest.exit(f"attnbench: {in_our_words(str(error))}", returncode=2)
+        pytest.exit(f"attnbench: {with_pytest_options(str(error))}", returncode=2)
     except AttnbenchError as error:
         return ComparedTests(error=str(error))
     return replace(comparison, rootdir=place.rootdir)
 
 
-def measured(
+def check_tests(
     config: pytest.Config, names: tuple[str, ...], place: "Place", runner: "Runner"
 ) -> ComparedTests:
     """A check of those of these tests that can be timed, within the budget.
@@ -390,7 +392,7 @@ def measured(
     from attnbench.commands.check.against import against_revision
     from attnbench.commands.check.cases import CheckPlan
     from attnbench.errors import CannotRun
-    from attnbench.measuring.pytest_worker import HEAD, kept_trials
+    from attnbench.measuring import pytest_worker
     from attnbench.records import Selection
     from attnbench.records.messages import Failure, RunTests
     from attnbench.running.request.axes import seconds
@@ -398,15 +400,15 @@ def measured(
     budget_s = seconds(config.getoption("attnbench_budget"), BUDGET_OPTION)
     begun = time.monotonic()
     runner.observe("running the tests once")
-    with runner.within(budget_s), runner.loaded(HEAD, place.root) as worker:
+    with runner.within(budget_s), runner.loaded_process(pytest_worker.HEAD, place.root) as worker:
         answer = worker.ask(RunTests(), budget_s or FOREVER_S)
     if isinstance(answer, Failure):
         raise CannotRun(f"the tests did not run in a process of their own: {answer.reason}")
-    trials = kept_trials(runner.server.folder, HEAD)
+    trials = pytest_worker.kept_trials(runner.server.folder, pytest_worker.HEAD)
     untimed = dict[str, str]()
     for name in names:
         trial = trials.of(name)
-        if trial is None or trial.outcome != PASSED:
+        if trial is None or trial.outcome != pytest_run.PASSED:
             untimed[name] = trial.reason if trial else "it does not run in a process of its own"
     chosen = [Selection(name=name) for name in names if name not in untimed]
     if not chosen:
@@ -416,10 +418,10 @@ def measured(
     plan = CheckPlan(budget_s=left_s, spent_s=spent_s)
     base = config.getoption("attnbench_base")
     report = against_revision(plan, base, chosen, runner, place.root, functions=True, tests=names)
-    return ComparedTests(report=harmless(report), untimed=untimed)
+    return ComparedTests(report=with_failing_times_only(report), untimed=untimed)
 
 
-def harmless(report: "CheckReport") -> "CheckReport":
+def with_failing_times_only(report: "CheckReport") -> "CheckReport":
     """The report in which only times fail.
 
     A test that ran by itself, and not beside the other side, may have met what only one can have,

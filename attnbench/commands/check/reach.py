@@ -17,10 +17,8 @@ from attnbench.commands.check.cases import BASE, HEAD, MISSING, CheckPlan, Trees
 from attnbench.commands.check.imports import places
 from attnbench.commands.check.measuring import Runner
 from attnbench.commands.check.repository import files_with
-from attnbench.mechanisms.catalogue.registry import GROUP
-from attnbench.records import Outcome, Selection
-from attnbench.records.messages import Failure, LoadedForms, Loads
-from attnbench.records.units import few, many
+from attnbench.mechanisms import catalogue
+from attnbench.records import Outcome, Selection, messages, units
 
 LOAD_TIMEOUT_S = 60.0
 OWN = PurePath("attnbench/mechanisms")
@@ -53,13 +51,15 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
     """
     reached = dict[str, Sequence[str]]()
     covered = dict[str, set[str]]()
-    names = {name for tree in trees.values() for name in contained(tree)} if changes else set()
+    names = (
+        {name for tree in trees.values() for name in mechanism_names(tree)} if changes else set()
+    )
     for name in sorted(names):
         runner.observe(f"asking what {name} loads")
-        question = Loads(mechanism=name, device=device)
-        answers = dict[str, LoadedForms | Failure]()
+        question = messages.Loads(mechanism=name, device=device)
+        answers = dict[str, messages.LoadedForms | messages.Failure]()
         for side, tree in trees.items():
-            with runner.loaded(side, tree) as worker:
+            with runner.loaded_process(side, tree) as worker:
                 answers[side] = worker.ask(question, LOAD_TIMEOUT_S)
         base = answers[BASE]
         head = answers[HEAD]
@@ -70,24 +70,24 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
             files |= {*answer.files}
         covered[name] = {file for file in files if not file.startswith(PEERS)}
         if outcome(base) != outcome(head) or covered[name] & {*changes}:
-            reached[name] = () if isinstance(head, Failure) else head.forms
+            reached[name] = () if isinstance(head, messages.Failure) else head.forms
     code = {path for path in changes if path.endswith(".py")}.difference(*covered.values())
     return Reach(reached=reached, considered=len(covered), uncovered=tuple(sorted(code)))
 
 
-def outcome(answer: LoadedForms | Failure) -> str:
+def outcome(answer: messages.LoadedForms | messages.Failure) -> str:
     """How a process ended that was asked what it loads."""
-    return answer.outcome if isinstance(answer, Failure) else Outcome.OK
+    return answer.outcome if isinstance(answer, messages.Failure) else Outcome.OK
 
 
-def contained(tree: Path) -> Iterator[str]:
+def mechanism_names(tree: Path) -> Iterator[str]:
     """The names of all mechanisms whose `NAME = Card(…)` stands in a file of the tree."""
     for path in files_with(tree, "Card("):
         text = (tree / path).read_text(encoding="utf-8", errors="replace")
-        yield from (named(path, card) for card in BINDING.findall(text))
+        yield from (mechanism_name(path, card) for card in BINDING.findall(text))
 
 
-def named(path: str, card: str) -> str:
+def mechanism_name(path: str, card: str) -> str:
     """The name that `--models` takes: a mechanism of attnbench, or `path.py:NAME`."""
     built_in = PurePath(path).parent == OWN and card == "CARD"
     return PurePath(path).stem if built_in else f"{path}:{card}"
@@ -100,7 +100,7 @@ def file_of(name: str, root: Path, folder: str = "") -> str:
     """
     test, is_test, _ = name.partition("::")
     place = test if is_test else name.rpartition(":")[0]
-    offered = [point.module for point in entry_points(group=GROUP, name=name)]
+    offered = [point.module for point in entry_points(group=catalogue.ENTRY_POINTS, name=name)]
     module = place or next(iter(offered), f"attnbench.mechanisms.{name}")
     if place.endswith(".py"):
         paths = [place]
@@ -112,7 +112,7 @@ def file_of(name: str, root: Path, folder: str = "") -> str:
     return next((path for path in paths if os.path.isfile(root / path)), "")
 
 
-def chosen(extent: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selection], str]:
+def chosen_selections(extent: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selection], str]:
     """What to check of what is reached, in random order, and that in words.
 
     Every form of each mechanism, or its default form where `left_s` is not enough for all.
@@ -121,8 +121,8 @@ def chosen(extent: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selectio
     forms = [Selection(name=n, form=form) for n in names for form in (None, *extent.reached[n])]
     case_s = COUNT_S + (plan.looks[0] * plan.visit_s if plan.times else 0.0)
     every = "all " if len(names) == extent.considered > 1 else ""
-    text = f"the change reaches {every}{len(names)} of {many(extent.considered, 'mechanism')}"
-    text += f": {few(sorted(names))}"
+    text = f"the change reaches {every}{len(names)} of {units.many(extent.considered, 'mechanism')}"
+    text += f": {units.few(sorted(names))}"
     if len(forms) * len(plan.modes) * len(plan.lengths) * case_s <= left_s:
         return forms, text
     text += "; their default forms are checked, since --budget is not enough for every form"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records.storage.temporary import TemporaryFolder
+from attnbench.records import storage
 from attnbench.running.pool import HOOK_VARIABLES
 
 SUBMODULE = "160000"  # the mode of an entry
@@ -142,7 +142,7 @@ def changes(repository: Path, base: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (differing + added).split("\0"))))
 
 
-def ignored(repository: Path, paths: Sequence[str]) -> tuple[str, ...]:
+def ignored_paths(repository: Path, paths: Sequence[str]) -> tuple[str, ...]:
     """Which of these paths, relative to the repository, git ignores."""
     if not paths:
         return ()
@@ -165,7 +165,7 @@ def checkout(repository: Path, revision: str, timeout_s: float | None = None) ->
 
     Raises `CannotRun` if they cannot be checked out, or not within `timeout_s`.
     """
-    with TemporaryFolder() as scratch:
+    with storage.TemporaryFolder() as scratch:
         tree = scratch / "tree"
         tree.mkdir()
         write_files(repository, revision, tree, timeout_s)
@@ -183,7 +183,7 @@ def write_files(
     timeout_s: how long git may take for each step; None: as long as it needs.
     Raises `CannotRun`.
     """
-    with TemporaryFolder() as scratch:
+    with storage.TemporaryFolder() as scratch:
         options: dict[str, Any] = {
             "cwd": repository,
             "timeout": timeout_s,

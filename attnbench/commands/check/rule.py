@@ -25,8 +25,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from attnbench.analysis import Verdict
 from attnbench.analysis.statistics.estimate import p_value, student_quantile
-from attnbench.analysis.statistics.verdict import Verdict, discoveries
+from attnbench.analysis.statistics.verdict import discoveries
 from attnbench.records.units import change, percent
 
 LEVEL = 0.99
@@ -109,19 +110,19 @@ class View:
         return max(math.log1p(self.threshold), FLOORS * self.floor)
 
     @cached_property
-    def change(self) -> Effect:
+    def first_change(self) -> Effect:
         """The effect in the first look."""
         return effect(self.first)
 
     @cached_property
-    def later(self) -> Effect:
+    def second_change(self) -> Effect:
         """The effect in the second look."""
         return effect(self.second)
 
     @property
     def is_suspect(self) -> bool:
         """Whether the first look indicates that head differs."""
-        return self.change.excludes_zero and abs(self.change.point) > self.limit
+        return self.first_change.excludes_zero and abs(self.first_change.point) > self.limit
 
     @property
     def lacks_second(self) -> bool:
@@ -132,8 +133,8 @@ class View:
     def is_confirmed(self) -> bool:
         """Whether the second look confirms the suspicion of the first, in both memory layouts."""
         return (
-            self.change.point * self.later.point > 0
-            and abs(self.later.point) > self.limit
+            self.first_change.point * self.second_change.point > 0
+            and abs(self.second_change.point) > self.limit
             and self.shows_in_layouts
         )
 
@@ -144,18 +145,20 @@ class View:
         Pairs take them by turns. Where a process lies in memory favours one code over another by a
         few percent, in all pairs of a layout alike.
         """
-        sign = math.copysign(1.0, self.later.point)
+        sign = math.copysign(1.0, self.second_change.point)
         layouts = (self.second[0::2], self.second[1::2])
         return all(sign * sum(logs) / len(logs) > self.limit / 2 for logs in layouts if logs)
 
     @property
     def is_clear(self) -> bool:
         """Whether a suspicion that no second look refutes is far beyond the threshold."""
-        far = max(self.change.low, -self.change.high) > math.log1p(CLEAR * self.threshold)
+        far = max(self.first_change.low, -self.first_change.high) > math.log1p(
+            CLEAR * self.threshold
+        )
         return far and self.is_suspect and (self.lacks_second or self.is_confirmed)
 
     @property
-    def deciding(self) -> Logs:
+    def deciding_logs(self) -> Logs:
         """What may clear the case: the second look alone if the first made it a suspect."""
         return self.second if self.is_suspect else self.first + self.second
 
@@ -183,12 +186,12 @@ class View:
             refuted = "suspected at first; a second measurement does not confirm it"
             return UNCONFIRMED if self.lacks_second else refuted
         limit = percent(math.expm1(self.limit))
-        shown = effect(self.first + self.second)
-        if shown.excludes_zero:
+        effect_so_far = effect(self.first + self.second)
+        if effect_so_far.excludes_zero:
             return f"there is a change, but it need not exceed the limit of {limit}"
-        if not math.isfinite(shown.high):
+        if not math.isfinite(effect_so_far.high):
             return f"too few pairs to exclude a change of {limit}"
-        return f"could be {change(math.exp(shown.high))}, where {limit} counts"
+        return f"could be {change(math.exp(effect_so_far.high))}, where {limit} counts"
 
 
 def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
@@ -217,7 +220,7 @@ def mean(times: Sequence[float]) -> float:
     return float(np.minimum(times, BOUND * np.median(times)).mean())
 
 
-def evident(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Verdict | None:
+def evident_verdict(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Verdict | None:
     """The verdict where every sample of one side took far longer than every one of the other.
 
     Each pair of processes has the seconds of base and of head. None where they are not that far
@@ -233,43 +236,47 @@ def evident(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Verdict
     return None
 
 
-def suspected(case: Sequence[View]) -> bool:
+def is_suspected(case: Sequence[View]) -> bool:
     """Whether the first look indicates that head differs."""
     return any(view.is_suspect for view in case)
 
 
-def settled(case: Sequence[View], level: float = SAMENESS) -> bool:
+def is_settled(case: Sequence[View], level: float = SAMENESS) -> bool:
     """Whether what was measured shows that head does not differ, by intervals of this level."""
-    return all(view.is_same(view.deciding, level) and not view.is_suspect for view in case)
+    return all(view.is_same(view.deciding_logs, level) and not view.is_suspect for view in case)
 
 
-def confirmed(case: Sequence[View]) -> bool:
+def is_confirmed(case: Sequence[View]) -> bool:
     """Whether the second look confirms what the first one suspects, beside whatever other cases."""
-    return any(view.is_suspect and view.is_confirmed and view.later.p <= 1 - LEVEL for view in case)
+    return any(
+        view.is_suspect and view.is_confirmed and view.second_change.p <= 1 - LEVEL for view in case
+    )
 
 
 def rulings(cases: Sequence[Sequence[View]]) -> list[Ruling]:
     """The verdict on each case of one check, of which both statistics are given."""
-    p_values = [view.later.p if view.is_suspect else math.nan for both in cases for view in both]
+    p_values = [
+        view.second_change.p if view.is_suspect else math.nan for views in cases for view in views
+    ]
     real = iter(discoveries(p_values))
-    return [_judged(both, [v for v in both if next(real) and v.is_confirmed]) for both in cases]
+    return [_ruling(views, [v for v in views if next(real) and v.is_confirmed]) for views in cases]
 
 
-def _judged(views: Sequence[View], called: Sequence[View]) -> Ruling:
+def _ruling(views: Sequence[View], called: Sequence[View]) -> Ruling:
     """The ruling from both statistics of a case, and those of which the change is called."""
     if called:
         typical = called[0]
         average = called[-1]
         gap = effect([a - t for a, t in zip(average.second, typical.second, strict=True)])
         differs = gap.excludes_zero and abs(gap.point) > math.log1p(typical.threshold)
-        shown = average if differs else typical
-        return shown.ruling(shown.later)
+        view_shown = average if differs else typical
+        return view_shown.ruling(view_shown.second_change)
     for view in views:
         if view.is_clear:
-            return view.ruling(view.change, UNCONFIRMED if view.lacks_second else "")
+            return view.ruling(view.first_change, UNCONFIRMED if view.lacks_second else "")
     for view in views:
-        logs = view.deciding
+        logs = view.deciding_logs
         if not view.is_same(logs):
-            whole = effect(logs) if len(logs) >= FEWEST else view.change
-            return view.ruling(whole, view.doubt, Verdict.UNSURE)
-    return views[0].ruling(effect(views[0].deciding), verdict=Verdict.SAME)
+            effect_so_far = effect(logs) if len(logs) >= FEWEST else view.first_change
+            return view.ruling(effect_so_far, view.doubt, Verdict.UNSURE)
+    return views[0].ruling(effect(views[0].deciding_logs), verdict=Verdict.SAME)

@@ -19,15 +19,15 @@ def runner(
     For `functions`, torch is loaded only if they load it; so too for `tests`, which says where and
     how pytest runs them (`measuring.pytest_worker`), and which modules all processes share.
     """
-    shown = console.err()
+    terminal = console.err()
     about: dict[str, Any] = {"own": trees_only}
     if functions:
         about = {"modules": (), "module": "attnbench.measuring.calls"}
     if tests is not None:
         about = {"module": "attnbench.measuring.pytest_worker", **tests}
     with Pool(SCRIPT, seed=0, **about) as server:
-        if not shown.is_terminal:
+        if not terminal.is_terminal:
             yield Runner(server=server, holds=tests is not None)
             return
-        with shown.status("starting", refresh_per_second=2) as status:
+        with terminal.status("starting", refresh_per_second=2) as status:
             yield Runner(server=server, observe=status.update, holds=tests is not None)

@@ -12,9 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from attnbench.errors import UsageError
-from attnbench.records import Mode, Selection
-from attnbench.records.metrics import EXACT, NAMED, TABLE, TIME, Better
-from attnbench.records.selection import parts
+from attnbench.records import Mode, Selection, metrics, selection
 
 Reader: TypeAlias = tuple[Callable[[str, str], Any], str]
 
@@ -22,7 +20,9 @@ FACTOR = 2.0  # a number alone allows this factor, since machines, code and size
 ALLOWED = 0.1  # an exponent alone allows so much either way
 
 # the keys of metrics that a claim may be about, by their names
-COSTS = MappingProxyType({n: row.key for n, row in NAMED.items() if row.better is Better.LOWER})
+COSTS = MappingProxyType(
+    {n: row.key for n, row in metrics.NAMED.items() if row.better is metrics.Better.LOWER}
+)
 TEXTS = ("id", "claim", "source", "scope")
 # of each predicate, the columns that it needs, and those that it may have
 PREDICATES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyType({
@@ -52,7 +52,7 @@ class Check(NamedTuple):
     predicate: str
     a: tuple[Selection, ...]
     b: tuple[Selection, ...] = ()
-    quantity: str = TIME
+    quantity: str = metrics.TIME
     mode: Mode | None = None
     lengths: Range = Range()
     value: Range = Range(high=1.0)
@@ -60,7 +60,7 @@ class Check(NamedTuple):
     @property
     def counted(self) -> bool:
         """Whether it is about counts alone, which are the same in every mode."""
-        return TABLE[self.quantity].tolerance == EXACT
+        return metrics.TABLE[self.quantity].tolerance == metrics.EXACT
 
 
 class Claim(NamedTuple):
@@ -137,7 +137,7 @@ def _alone(predicate: str, number: float) -> tuple[float, float]:
 
 
 SERIES: Reader = (
-    lambda text, _: tuple(map(Selection.read, parts(text, ""))),
+    lambda text, _: tuple(map(Selection.read, selection.parts(text, ""))),
     "mechanisms such as transformer:eager or linformer[rank=8]",
 )
 # of each column the reader of a cell and its predicate, and what an error says was expected

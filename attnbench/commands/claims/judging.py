@@ -10,25 +10,24 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, inf, nan
 
-from attnbench.analysis.concluding import LENGTHS, ModePlan, basis, direction
-from attnbench.analysis.conclusions import (
-    FEWEST,
+from attnbench.analysis import (
+    Analysis,
     Answer,
     Conclusion,
+    Frame,
+    IntervalKind,
     Question,
     Scope,
     Value,
 )
-from attnbench.analysis.report import Analysis
+from attnbench.analysis.concluding import LENGTHS, ModePlan, basis, direction
+from attnbench.analysis.conclusions import FEWEST
 from attnbench.analysis.scaling import FEWEST as FEWEST_OF_A_SLOPE
 from attnbench.analysis.scaling import Tail, scaling
 from attnbench.analysis.statistics.curves import LogCurve, cost_curve
-from attnbench.analysis.statistics.estimate import IntervalKind
-from attnbench.analysis.summary import Frame
 from attnbench.commands.claims.claim import Check, Claim, Range
-from attnbench.records import PASSES, Selection, units
-from attnbench.records.metrics import TABLE, TIME, Unit
-from attnbench.report.grid import quantity
+from attnbench.records import PASSES, Selection, metrics, units
+from attnbench.report import grid
 
 # of the answers to the checks of a claim the last of these decides
 ORDER = (Answer.REPRODUCED, Answer.COUNTED, Answer.NOT_KNOWN, Answer.CONTRADICTED)
@@ -85,7 +84,7 @@ class ClaimCheck:
     @property
     def label(self) -> str:
         """What the number behind an answer is called."""
-        metric = TABLE[self.check.quantity]
+        metric = metrics.TABLE[self.check.quantity]
         name = metric.title or metric.label
         mode = self.plan.mode
         if self.check.predicate == "exponent":
@@ -231,7 +230,7 @@ def series(analysis: Analysis, chosen: Selection, cases: Frame) -> Frame | None:
         in_form = chosen.form is None or {*rows["form"]} == {chosen.form}
         if in_form and all(options.get(name, ...) == value for name, value in chosen.options):
             fitting.append(rows)
-    return max(fitting, key=lambda rows: int(rows[TIME].count()), default=None)
+    return max(fitting, key=lambda rows: int(rows[metrics.TIME].count()), default=None)
 
 
 def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> LogCurve:
@@ -247,7 +246,7 @@ def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> LogCurve
     x = str(a["series"].iloc[0])
     y = str(b["series"].iloc[0])
     curve = cost_curve(a, check.quantity).minus(cost_curve(b, check.quantity))
-    if check.quantity == TIME:
+    if check.quantity == metrics.TIME:
         curve, _ = analysis.ratios.in_turns(curve, x, y, mode)
         if IntervalKind.ROUNDS not in {*a["interval_kind"], *b["interval_kind"]}:
             curve = replace(curve, errors=nan * curve.errors)
@@ -268,7 +267,7 @@ def _ratios(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
         )
     for n, log, low, high in zip(curve.whole, curve.logs, curve.low, curve.high, strict=True):
         value = Value(point=exp(log), low=exp(low), high=exp(high))
-        yield _placed(question, " ", Unit.RATIO, value, n)
+        yield _placed(question, " ", metrics.Unit.RATIO, value, n)
 
 
 def _exponent(question: ClaimCheck, cases: Frame) -> Conclusion:
@@ -283,7 +282,7 @@ def _exponent(question: ClaimCheck, cases: Frame) -> Conclusion:
             Answer.NOT_KNOWN, f": {row['tail']}", at, missing=lost, decided_by=option
         )
     value = Value(point=row["exponent"], low=row["low"], high=row["high"])
-    one = _placed(question, " ", Unit.EXPONENT, value, *at)
+    one = _placed(question, " ", metrics.Unit.EXPONENT, value, *at)
     if row["tail"] == Tail.STRAIGHT or one.answer in (Answer.REPRODUCED, Answer.COUNTED):
         return one
     lost, option = question.reaching(FEWEST_OF_A_SLOPE, Range(), measured)
@@ -313,10 +312,13 @@ def _crossover(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
             option = question.plan.repeating() if at else option
             yield question.concluded(answer, evidence, at, missing=lost, decided_by=option)
             return
+        case Answer.UP_TO | Answer.SLOWER_FROM:
+            introduction = f": not above 1 from {units.count(round(length.high))} up to "
+            ends = Value(point=at[-1], low=at[-1], high=inf)
         case _:
             introduction = ": not above 1 up to "
             ends = Value(point=at[-1], low=at[-1], high=inf)
-    conclusion = _placed(question, introduction, Unit.COUNT, ends, *at)
+    conclusion = _placed(question, introduction, metrics.Unit.COUNT, ends, *at)
     if conclusion.answer is Answer.NOT_KNOWN or (len(at) < FEWEST and ends.high < inf):
         yield question.concluded(
             Answer.NOT_KNOWN, conclusion.reason.removeprefix(question.label), at, ends, lost, option
@@ -326,7 +328,7 @@ def _crossover(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
 
 
 def _placed(
-    question: ClaimCheck, introduction: str, unit: Unit, value: Value, *at: int
+    question: ClaimCheck, introduction: str, unit: metrics.Unit, value: Value, *at: int
 ) -> Conclusion:
     """Whether a number with its interval lies where a claim says.
 
@@ -342,11 +344,11 @@ def _placed(
         answer = Answer.COUNTED if question.check.counted else Answer.REPRODUCED
     elif value.high < meant.low or value.low > meant.high:
         answer = Answer.CONTRADICTED
-    text = quantity(value.point, unit)
+    text = grid.quantity(value.point, unit)
     if 0 < value.low < value.high < inf:
-        low, high = (quantity(end, unit).removesuffix("×") for end in (value.low, value.high))
+        low, high = (grid.quantity(end, unit).removesuffix("×") for end in (value.low, value.high))
         text = units.interval(text, low, high)
-    if unit is not Unit.COUNT:
+    if unit is not metrics.Unit.COUNT:
         text += f" at {units.between(at[0], at[-1])}"
     option = "" if question.check.counted else question.plan.repeating()
     return question.concluded(answer, f"{introduction}{text}", at, value, decided_by=option)

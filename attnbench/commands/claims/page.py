@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from attnbench.analysis.conclusions import Answer, Conclusion
-from attnbench.report.conclusions import between
-from attnbench.report.grid import Cell, Column, Table, table, words
+from attnbench.analysis import Answer, Conclusion
+from attnbench.report import grid, phrases
 
 NOTE = (
     "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
@@ -17,20 +16,20 @@ NOTE = (
 ORDER = (Answer.REPRODUCED, Answer.COUNTED, Answer.NOT_KNOWN, Answer.CONTRADICTED)
 
 # the sentence of a claim, the conclusion on it, and those on its checks that decide it
-Row = tuple[str, Conclusion, Sequence[Conclusion]]
+ClaimRow = tuple[str, Conclusion, Sequence[Conclusion]]
 
 
-def judged(rows: Sequence[Row]) -> Table:
+def judged(rows: Sequence[ClaimRow]) -> grid.Table:
     """A row for each claim: answer, evidence, where that was measured, and what would decide it."""
     counts = Counter(conclusion.answer for _, conclusion, _ in rows)
     parts = ", ".join(f"{counts[answer]} {answer}" for answer in ORDER if counts[answer])
-    return table(
+    return grid.table(
         rows,
         [
-            Column("Claim", lambda row: words(row[0])),
-            Column("Answer", lambda row: words(row[1].answer)),
-            Column("Evidence", _evidence),
-            Column("Measured at", lambda row: words("; ".join(_where(row[2])))),
+            grid.Column("Claim", lambda row: grid.words(row[0])),
+            grid.Column("Answer", lambda row: grid.words(row[1].answer)),
+            grid.Column("Evidence", _evidence),
+            grid.Column("Measured at", lambda row: grid.words("; ".join(_where(row[2])))),
         ],
         name="claims",
         title=f"{len(rows)} claims: {parts}",
@@ -38,18 +37,18 @@ def judged(rows: Sequence[Row]) -> Table:
     )
 
 
-def _evidence(row: Row) -> Cell:
+def _evidence(row: ClaimRow) -> grid.Cell:
     """The evidence, and the option that would decide what is not known."""
     _, conclusion, _ = row
     option = f"; {conclusion.decided_by} may decide it" if conclusion.decided_by else ""
-    return words(f"{conclusion.reason}{option}")
+    return grid.words(f"{conclusion.reason}{option}")
 
 
 def _where(checks: Iterable[Conclusion]) -> Iterator[str]:
     """`128 to 8,192; 128 to 2,048 (2 checks)`: the lengths of checks, where they differ."""
     counts: Counter[str] = Counter()
     for one in checks:
-        counts[", ".join(between(one.scope.lengths, one.scope.of_sweep))] += 1
+        counts[", ".join(phrases.between(one.scope.lengths, one.scope.of_sweep))] += 1
     for lengths, count in counts.items():
         if lengths:
             yield f"{lengths} ({count} checks)" if len(counts) > 1 and count > 1 else lengths

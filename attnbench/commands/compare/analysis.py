@@ -13,16 +13,23 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
+from attnbench.analysis import (
+    Analysis,
+    Answer,
+    Conclusion,
+    IntervalKind,
+    Question,
+    Scope,
+    Value,
+    Verdict,
+)
 from attnbench.analysis.concluding import basis, plans
-from attnbench.analysis.conclusions import Answer, Conclusion, Question, Scope, Value
-from attnbench.analysis.report import Analysis
-from attnbench.analysis.statistics.estimate import IntervalKind, from_log, p_value
-from attnbench.analysis.statistics.verdict import Verdict, count_verdict, discoveries, verdict_on
+from attnbench.analysis.statistics.estimate import from_log, p_value
+from attnbench.analysis.statistics.verdict import count_verdict, discoveries, verdict_on
 from attnbench.errors import UsageError
-from attnbench.records import Sweep
-from attnbench.records.metrics import COUNTED, MEMORY, RACED, TABLE
+from attnbench.records import Sweep, metrics
 
-Row: TypeAlias = dict[Any, Any]  # of one case of a summary, or of a comparison
+CaseValues: TypeAlias = dict[Any, Any]  # of one case of a summary, or of a comparison
 
 IDENTITY = ("case", "series", "mode", "seq_len")
 COLUMNS = (*IDENTITY, "metric", "first", "second", "ratio", "low", "high", "verdict", "reason")
@@ -62,7 +69,12 @@ def compare(first: Analysis, second: Analysis) -> SweepComparison:
     if not a.keys() & b.keys():
         raise UsageError("no case is in both sweeps; sweep again with the options of one of them")
     pairs = [(a.get(case, {}), b.get(case, {})) for case in dict.fromkeys((*a, *b))]
-    rows = [row for key in (*RACED, *COUNTED) for pair in pairs if (row := _row(key, *pair))]
+    rows = [
+        row
+        for key in (*metrics.RACED, *metrics.COUNTED)
+        for pair in pairs
+        if (row := _row(key, *pair))
+    ]
     for row, real in zip(rows, discoveries([row["p"] for row in rows]), strict=True):
         if "verdict" not in row:
             point, low, high = np.log([row["ratio"], row["low"], row["high"]])
@@ -138,12 +150,14 @@ def differences(*sweeps: Sweep) -> tuple[str, ...]:
     return tuple(f"{name}: {' and '.join(map(str, values))}" for name, values in differ)
 
 
-def _row(key: str, a: Row, b: Row) -> Row | None:
+def _row(key: str, a: CaseValues, b: CaseValues) -> CaseValues | None:
     """First, second and their ratio; where one is missing, the reason; None if both are."""
-    metric = TABLE[key]
+    metric = metrics.TABLE[key]
     first = float(a.get(key, nan))
     second = float(b.get(key, nan))
-    unlike = key == MEMORY and a.get("filled") != b.get("filled")  # a filled state had no prompt
+    unlike = key == metrics.MEMORY and a.get("filled") != b.get(
+        "filled"
+    )  # a filled state had no prompt
     if unlike or (isnan(first) and isnan(second)):
         return None
     ratio = 1.0 if first == second else second / first if first > 0 else nan

@@ -7,7 +7,7 @@ from typing import Annotated
 from attnbench.commands import console, options
 from attnbench.commands.options import argument
 from attnbench.commands.publishing import analysed
-from attnbench.report.names import named
+from attnbench.report import names
 
 
 def compare(
@@ -28,4 +28,8 @@ def compare(
             {"differs": comparison.differs, "conclusions": conclusions, "cases": comparison.rows}
         )
     else:
-        console.show(*named([changes(comparison)], comparison.rows["series"], comparison.suspects))
+        console.show(
+            *names.with_labels(
+                [changes(comparison)], comparison.rows["series"], comparison.suspects
+            )
+        )

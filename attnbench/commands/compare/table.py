@@ -5,21 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnbench.analysis.conclusions import Answer, Conclusion
-from attnbench.analysis.statistics.verdict import Verdict
+from attnbench.analysis import Answer, Conclusion, Verdict
 from attnbench.commands.compare.analysis import SweepComparison
 from attnbench.records import units
 from attnbench.records.metrics import TABLE
-from attnbench.report.conclusions import between, in_order
-from attnbench.report.grid import Column, Table, bounded, table, words
-from attnbench.report.names import suspects_last
-from attnbench.report.verdicts import verdict_label
+from attnbench.report import grid, names, phrases
 
 NOTE = (
     "N are lengths at which both sweeps measured it, or one lacks it for the reason; the ratio of"
-    " several is that with the median change. After one round no time is called slower or faster."
-    " If the machine was slower during one sweep, every ratio is shifted and no interval shows it:"
-    " attnbench check --base measures two revisions in turns."
+    " several is that with the median change. Where a sweep repeated no case, no time is called"
+    " slower or faster. If the machine was slower during one sweep, every ratio is shifted and no"
+    " interval shows it: attnbench check --base measures two revisions in turns."
 )
 VERDICTS: Mapping[Answer, Verdict] = MappingProxyType({
     Answer.COSTS_MORE: Verdict.SLOWER,
@@ -35,24 +31,24 @@ class Change:
     metrics: tuple[str, ...]
 
 
-def changes(comparison: SweepComparison) -> Table:
+def changes(comparison: SweepComparison) -> grid.Table:
     """A row for lengths at which a series changed alike, or is missing in one sweep."""
-    shown = table(
+    shown = grid.table(
         _rows(comparison.conclusions),
         [
-            Column("Mechanism", lambda row: words(row.conclusion.series[0]), "series"),
-            Column("Mode", lambda row: words(row.conclusion.mode)),
-            Column("N", lambda row: words(_lengths(row.conclusion)), "n"),
-            Column("Metric", lambda row: words(", ".join(row.metrics)), "metrics"),
-            Column("Ratio", lambda row: bounded(*ends(row.conclusion))),
-            Column("Verdict", lambda row: words(verdict(row.conclusion))),
-            Column("Reason", lambda row: words(row.conclusion.reason)),
+            grid.Column("Mechanism", lambda row: grid.words(row.conclusion.series[0]), "series"),
+            grid.Column("Mode", lambda row: grid.words(row.conclusion.mode)),
+            grid.Column("N", lambda row: grid.words(_lengths(row.conclusion)), "n"),
+            grid.Column("Metric", lambda row: grid.words(", ".join(row.metrics)), "metrics"),
+            grid.Column("Ratio", lambda row: grid.bounded(*ends(row.conclusion))),
+            grid.Column("Verdict", lambda row: grid.words(verdict(row.conclusion))),
+            grid.Column("Reason", lambda row: grid.words(row.conclusion.reason)),
         ],
         name="comparison",
         title="Changes from the first sweep to the second",
         note=" ".join([*_tally(comparison), NOTE]),
     )
-    return suspects_last(shown, comparison.suspects)
+    return names.suspects_last(shown, comparison.suspects)
 
 
 def _rows(conclusions: Iterable[Conclusion]) -> Iterator[Change]:
@@ -77,7 +73,7 @@ def ends(conclusion: Conclusion) -> tuple[float, float, float]:
 
 def _lengths(conclusion: Conclusion) -> str:
     lengths = conclusion.missing or conclusion.scope.lengths
-    return ", ".join(between(lengths, conclusion.scope.of_sweep))
+    return ", ".join(phrases.between(lengths, conclusion.scope.of_sweep))
 
 
 def verdict(conclusion: Conclusion) -> str:
@@ -87,7 +83,7 @@ def verdict(conclusion: Conclusion) -> str:
     if conclusion.answer is Answer.SAME:
         return str(Verdict.SAME)
     usual = VERDICTS.get(conclusion.answer, Verdict.UNSURE)
-    return verdict_label(usual, TABLE[conclusion.quantity])
+    return phrases.verdict_label(usual, TABLE[conclusion.quantity])
 
 
 def _tally(comparison: SweepComparison) -> Iterator[str]:
@@ -104,7 +100,7 @@ def _tally(comparison: SweepComparison) -> Iterator[str]:
         for one in conclusions:
             counts[verdict(one)] += len(one.missing or one.scope.lengths)
         parts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-        where = in_order([*_where(conclusions)])
+        where = phrases.in_order([*_where(conclusions)])
         scope = f"; both sweeps have it in {where}" if where else ""
         yield f"{units.capitalised(TABLE[str(metric)].label)}: {parts}{scope}."
     open_ = [one.decided_by for one in comparison.conclusions if not one.missing]
@@ -123,4 +119,4 @@ def _where(conclusions: Iterable[Conclusion]) -> Iterator[str]:
             lengths.setdefault(one.mode, set()).update(one.scope.lengths)
             every[one.mode] = one.scope.of_sweep
     for mode, compared in lengths.items():
-        yield f"{mode} at {', '.join(between(sorted(compared), every[mode]))}"
+        yield f"{mode} at {', '.join(phrases.between(sorted(compared), every[mode]))}"

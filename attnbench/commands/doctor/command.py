@@ -9,15 +9,14 @@ from attnbench.commands import console, options
 from attnbench.commands.command import OTHERS
 from attnbench.commands.options import shared_option
 from attnbench.commands.stopping import stoppable
-from attnbench.devices import nvml
+from attnbench.devices import choose, find, nvml
 from attnbench.devices.cgroups import cores
-from attnbench.devices.finding import choose, find, kinds
+from attnbench.devices.finding import kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import AttnbenchError
-from attnbench.mechanisms.catalogue.registry import names
-from attnbench.records import Environment
-from attnbench.records.units import flops, many, size
-from attnbench.report.machine import clock_of, noise_warnings
+from attnbench.mechanisms import catalogue
+from attnbench.records import Environment, units
+from attnbench.report import machine
 
 if TYPE_CHECKING:
     from attnbench.running.pool import Pool
@@ -30,11 +29,11 @@ def doctor(
     """Show device, versions, measured peak rates, and the forms that do not run here."""
     console.begin("examining this machine")
     from attnbench.devices.host import user_s
-    from attnbench.running.session import environment, own_server
+    from attnbench.running.session import environment, measuring_server
 
     chosen = choose(device)
     count = chosen.threads or cores()
-    with stoppable(lambda: "nothing was kept"), own_server(count) as server:
+    with stoppable(lambda: "nothing was kept"), measuring_server(count) as server:
         here = environment(server, chosen.name, count)
         refused = examine(chosen.name, server)
     checked = "not checked" if math.isnan(user_s(os.getpid())) else "checked"
@@ -48,34 +47,39 @@ def doctor(
         console.data({**asdict(here), **keyed, "forms_that_do_not_run": refused})
         return
     shown = console.out().print
-    for name, text in {**machine(chosen, here), **facts}.items():
+    for name, text in {**machine_facts(chosen, here), **facts}.items():
         shown(f"{name:12}{text}")
     shown("What does not run here, and why:" if refused else "All forms run here.")
     for reason in dict.fromkeys(refused.values()):
         shown(f"  {reason}: {', '.join(form for form in refused if refused[form] == reason)}")
 
 
-def machine(device: Device, here: Environment) -> dict[str, str]:
+def machine_facts(device: Device, here: Environment) -> dict[str, str]:
     """What the machine is, as lines with a name."""
-    from attnbench.report.conditions import gpu_settings
+    from attnbench.report import conditions
 
     clock = device.host_clock(here.threads)
     rows = {
         "device": here.device,
-        "processor": f"{here.processor}, {many(here.cores, 'core')} available,"
-        f" {many(here.threads, 'thread')}",
-        "timed by": clock_of(here, clock) if here.device_memory_bytes is None else device.clock,
-        "memory": f"{size(here.memory_bytes)} available",
+        "processor": f"{here.processor}, {units.many(here.cores, 'core')} available,"
+        f" {units.many(here.threads, 'thread')}",
+        "timed by": machine.clock_of(here, clock)
+        if here.device_memory_bytes is None
+        else device.clock,
+        "memory": f"{units.size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,
-        "arithmetic": f"{flops(here.matmul_flops or 0)}/s, float32 product of square matrices"
+        "arithmetic": f"{units.flops(here.matmul_flops or 0)}/s, float32 product of square matrices"
         f" of {device.matmul_size:,} rows",
-        "bandwidth": f"{size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
+        "bandwidth": f"{units.size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
     }
     if here.device_memory_bytes:
-        free = size(here.device_memory_bytes)
-        rows |= {"GPU memory": f"{free} free, driver {here.driver}", "GPU": gpu_settings(here)}
-    warnings = list(noise_warnings(here, clock))
+        free = units.size(here.device_memory_bytes)
+        rows |= {
+            "GPU memory": f"{free} free, driver {here.driver}",
+            "GPU": conditions.gpu_settings(here),
+        }
+    warnings = list(machine.noise_warnings(here, clock))
     return rows | ({"warning": "; ".join(warnings)} if warnings else {})
 
 
@@ -89,7 +93,7 @@ def examine(device: str, server: "Pool") -> dict[str, str]:
     from attnbench.running.plan import describe, process_groups
 
     refused: dict[str, str] = {}
-    for group in process_groups(names()):
+    for group in process_groups(catalogue.names()):
         try:
             rows = describe(group, device, server)
         except AttnbenchError as error:

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
+from attnbench.analysis import Answer, Conclusion, Frame, Question, Row, Value, analyse
 from attnbench.analysis.concluding import ModePlan, basis, longer, plans
-from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
-from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import speedups
-from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
 from attnbench.errors import CannotRun
-from attnbench.records import MISSING, Sweep
-from attnbench.records.metrics import TIME
+from attnbench.records import MISSING, Sweep, metrics
 
 COUNTS = ("flops", "operators", "kernels", "moved_bytes")  # kernels: on a GPU
 
@@ -63,7 +60,7 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
             LevelCosts(level=level, a=a, b=b, conclusion=conclusion, paired=paired, **ends)
         )
     if all(isnan(level.ratio) for level in levels):
-        lost = next(row for row in (b, a) if isnan(row[TIME]))
+        lost = next(row for row in (b, a) if isnan(row[metrics.TIME]))
         late = lost["outcome"] == MISSING
         why = "the budget ended before; raise --budget" if late else lost["reason"]
         raise CannotRun(f"no level timed both: {lost['series']}: {why}")
@@ -88,7 +85,7 @@ def _concluded(plan: ModePlan, rows: tuple[Row, Row], value: Value, more_time: s
     """
     first, second = (str(row["series"]) for row in rows)
     at = [int(row["seq_len"]) for row in rows]
-    untimed = [row for row in rows if isnan(row[TIME])]
+    untimed = [row for row in rows if isnan(row[metrics.TIME])]
     signs = [f"{row['series']} {row['suspect']}" for row in rows if row["suspect"]]
     signs += [f"{row['series']}: {SHOWS_LAUNCHES}" for row in rows if row["shows_launches"]]
     answer = Answer.NOT_KNOWN
@@ -113,11 +110,11 @@ def _concluded(plan: ModePlan, rows: tuple[Row, Row], value: Value, more_time: s
         answer=answer,
         mode=plan.mode,
         scope=plan.scope([] if untimed else at[:1]),
-        basis=basis(TIME),
+        basis=basis(metrics.TIME),
         series=(first,),
         against=(second,),
         value=value,
-        quantity=TIME,
+        quantity=metrics.TIME,
         missing=tuple(at[:1]) if untimed else (),
         reason=reason,
         decided_by=option,

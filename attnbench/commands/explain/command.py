@@ -36,9 +36,9 @@ def explain(
     from attnbench.commands.explain.analysis import by_level
     from attnbench.commands.explain.levels import at_levels
     from attnbench.commands.explain.page import costs, sentences, title
-    from attnbench.report.terminal import ProgressLine
+    from attnbench.report import terminal
 
-    with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
+    with stoppable(lambda: "nothing was kept"), terminal.ProgressLine(console.err()) as line:
         costs_by_level = by_level(at_levels(a, b, at, options, line.turn))
     if json_:
         names = ("level", "ratio", "low", "high", "cases")

@@ -5,13 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import Level, Sweep, modes
-from attnbench.records.storage.temporary import TemporaryFolder
+from attnbench.records import Level, Sweep, modes, storage
 from attnbench.running import session
 from attnbench.running.plan import Plan, plan
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
-from attnbench.running.session import own_server
+from attnbench.running.session import measuring_server
 from attnbench.running.sweep import Progress
 
 
@@ -39,8 +38,8 @@ def at_levels(
     requests = [request({**pair_options, "level": level}) for level in levels]
     settings = requests[0].settings
     with (
-        TemporaryFolder() as folder,
-        own_server(settings.threads, settings.seed) as server,
+        storage.TemporaryFolder() as folder,
+        measuring_server(settings.threads, settings.seed) as server,
     ):
         plans = [plan(requested, server) for requested in requests]
         refuse(plans)

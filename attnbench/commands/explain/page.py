@@ -3,14 +3,10 @@
 from collections.abc import Iterator, Sequence
 from math import nan
 
-from attnbench.analysis.summary import Row
+from attnbench.analysis import Row
 from attnbench.commands.explain.analysis import COUNTS, LevelCosts
-from attnbench.records import units
-from attnbench.records.metrics import TABLE, TIME
-from attnbench.report.cost_tables import INTERVALS, factor, measured_or_why, milliseconds, timed_by
-from attnbench.report.grid import Cell, Column, Table, bounded, number, quantity, table, words
-from attnbench.report.names import MARK
-from attnbench.report.styles import SUSPECT
+from attnbench.records import metrics, units
+from attnbench.report import cost_tables, grid, names, styles
 
 
 def title(levels: Sequence[LevelCosts]) -> str:
@@ -29,7 +25,7 @@ def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
     """
     timed = [level for level in levels if level.conclusion.scope.lengths]
     last = timed[-1]
-    times = " against ".join(units.seconds(row[TIME]) for row in (last.a, last.b))
+    times = " against ".join(units.seconds(row[metrics.TIME]) for row in (last.a, last.b))
     yield f"At level {last.level}, {_compared(last)}: {times}."
     more = [_apart(one, last) for one in timed]
     yield f"The difference is {'; '.join(more)}."
@@ -45,7 +41,7 @@ def _compared(level: LevelCosts) -> str:
     """`a:eager takes 2.10× [1.90, 2.30] the time of b:eager`, with what makes it doubtful."""
     conclusion = level.conclusion
     value = conclusion.value
-    ratio = factor(value.point, value.low, value.high)
+    ratio = cost_tables.factor(value.point, value.low, value.high)
     a, b = (_marked(row) for row in (level.a, level.b))
     sentence = f"{a} takes {ratio} the time of {b}"
     if conclusion.is_known:
@@ -55,41 +51,45 @@ def _compared(level: LevelCosts) -> str:
 
 
 def _apart(level: LevelCosts, titled: LevelCosts) -> str:
-    """`+1.2 ms at level core`, and whether that is not shown."""
+    """`+1.20 ms at level core`, and whether that is not shown."""
     doubt = "" if level.conclusion.is_known or level is titled else ", not shown to differ"
-    milliseconds = 1e3 * (level.a[TIME] - level.b[TIME])
-    return f"{milliseconds:+.3g} ms at level {_level(level, titled)}{doubt}"
+    difference_s = level.a[metrics.TIME] - level.b[metrics.TIME]
+    sign = "−" if difference_s < 0 else "+"
+    return f"{sign}{units.seconds(abs(difference_s))} at level {_level(level, titled)}{doubt}"
 
 
 def _marked(row: Row) -> str:
     """The series of a row, with a dagger if it is suspect."""
-    return f"{row['series']} {SUSPECT}" if row["suspect"] else str(row["series"])
+    return f"{row['series']} {styles.SUSPECT}" if row["suspect"] else str(row["series"])
 
 
-def costs(levels: Sequence[LevelCosts]) -> Table:
+def costs(levels: Sequence[LevelCosts]) -> grid.Table:
     """A row for each metric at each level, with both values and the first over the second."""
     a, b = (_marked(row) for row in (levels[-1].a, levels[-1].b))
     counts = [key for key in COUNTS if any(each.cases[key].notna().any() for each in levels)]
     cases = next(level.cases for level in reversed(levels) if level.conclusion.scope.lengths)
-    suspects = f" {MARK}" if any(cases["suspect"]) else ""
+    suspects = f" {names.MARK}" if any(cases["suspect"]) else ""
     timed = [level for level in levels if level.conclusion.scope.lengths]
     turns = "; the two took turns" if all(level.paired for level in timed) else ""
-    return table(
-        [(key, level) for key in (TIME, *counts) for level in levels],
+    return grid.table(
+        [(key, level) for key in (metrics.TIME, *counts) for level in levels],
         [
-            Column(
-                "Cost", lambda row: words(TABLE[row[0]].label + (", ms" if row[0] == TIME else ""))
+            grid.Column(
+                "Cost",
+                lambda row: grid.words(
+                    metrics.TABLE[row[0]].label + (", ms" if row[0] == metrics.TIME else "")
+                ),
             ),
-            Column("Level", lambda row: words(_level(row[1], levels[-1]))),
-            Column("A", lambda row: _cell(row[0], row[1].a)),
-            Column("B", lambda row: _cell(row[0], row[1].b)),
-            Column("A over B", lambda row: _ratio(*row)),
+            grid.Column("Level", lambda row: grid.words(_level(row[1], levels[-1]))),
+            grid.Column("A", lambda row: _cell(row[0], row[1].a)),
+            grid.Column("B", lambda row: _cell(row[0], row[1].b)),
+            grid.Column("A over B", lambda row: _ratio(*row)),
         ],
         name="explain",
         title=f"A {a}, B {b}",
-        note=f"Times are {timed_by(cases)}{turns}. Core: q, k, v to output; attention:"
+        note=f"Times are {cost_tables.timed_by(cases)}{turns}. Core: q, k, v to output; attention:"
         " with projections; model: the classifier of a sweep. FLOPs are matrix products of the"
-        f" forward pass. {INTERVALS}{suspects}",
+        f" forward pass. {cost_tables.INTERVALS}{suspects}",
         leading=2,
     )
 
@@ -104,14 +104,16 @@ def _level(level: LevelCosts, titled: LevelCosts) -> str:
     return f"{level.level} ({', '.join(ran)})" if ran else level.level
 
 
-def _cell(key: str, row: Row) -> Cell:
-    def count(row: Row) -> Cell:
-        return number(row[key], lambda value: quantity(value, TABLE[key].unit))
+def _cell(key: str, row: Row) -> grid.Cell:
+    def count(row: Row) -> grid.Cell:
+        return grid.number(row[key], lambda value: grid.quantity(value, metrics.TABLE[key].unit))
 
-    return measured_or_why(row, key, milliseconds if key == TIME else count)
+    return cost_tables.measured_or_why(
+        row, key, cost_tables.milliseconds if key == metrics.TIME else count
+    )
 
 
-def _ratio(key: str, level: LevelCosts) -> Cell:
-    if key == TIME:
-        return bounded(level.ratio, level.low, level.high)
-    return number(level.a[key] / (level.b[key] or nan), units.ratio)
+def _ratio(key: str, level: LevelCosts) -> grid.Cell:
+    if key == metrics.TIME:
+        return grid.bounded(level.ratio, level.low, level.high)
+    return grid.number(level.a[key] / (level.b[key] or nan), units.ratio)

@@ -10,6 +10,7 @@ from attnbench.commands import console
 from attnbench.commands.options import argument, as_json, option, usual_sizes, with_sweep_options
 from attnbench.commands.stopping import stoppable
 from attnbench.errors import AttnbenchError, CannotRun, UsageError
+from attnbench.records import HelpPanel
 from attnbench.running.request.completion import mechanism as mechanisms
 from attnbench.running.request.options import flag, read
 
@@ -52,6 +53,7 @@ def judge(
         "What it computes, with options: kimi_delta, linformer[rank=64]. Both [B, H, N, d] and"
         " [B, N, H, d] are tried; transformer[axes=bnhd] names the second. For gates with a bound:"
         " kimi_delta[lower_bound=-5].",
+        panel=HelpPanel.WHAT,
         default=...,
         names=("--as",),
         complete=mechanisms,
@@ -89,10 +91,10 @@ def run(functions: list[str], mechanism: str, options: Mapping[str, Any], json_:
             raise UsageError(f"{flag(name)} {listed}: give one; judge once for each")
     console.begin("reading the kernel" + ("s" if len(functions) > 1 else ""))
     from attnbench.commands.judge import judging, page
-    from attnbench.report.terminal import ProgressLine
+    from attnbench.report import terminal
 
     questions = tuple(judging.kernel_question(function, mechanism) for function in functions)
-    with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
+    with stoppable(lambda: "nothing was kept"), terminal.ProgressLine(console.err()) as line:
         verdicts = judging.judge_kernels(questions, options, page.Waiting(line).announce, line.turn)
     for verdict in verdicts:
         if verdict.race:
@@ -108,11 +110,11 @@ def run(functions: list[str], mechanism: str, options: Mapping[str, Any], json_:
 
 def show(lines: Any) -> None:
     """Print sentences, folded to the width of the terminal."""
-    from attnbench.report.terminal import prose
+    from attnbench.report import terminal
 
     out = console.out()
     for line in lines:
-        out.print(prose([line], out.width))
+        out.print(terminal.prose([line], out.width))
 
 
 def show_all(verdict: Any) -> None:
@@ -123,7 +125,7 @@ def show_all(verdict: Any) -> None:
     console.out().print()
     console.show(page.panel(verdict))
     console.out().print()
-    show(page.speed(verdict))
+    show(page.speed_sentences(verdict))
     for table in page.ratios(verdict.race) if verdict.race else ():
         console.show(table)
 
@@ -133,12 +135,12 @@ def finish(verdicts: Any, json_: bool) -> None:
     errors = [verdict.error for verdict in verdicts if verdict.error]
     if any(verdict.faulty for verdict in verdicts if not verdict.error):
         raise typer.Exit(1)
-    late = all(verdict.late for verdict in verdicts if verdict.error)
+    all_late = all(verdict.late for verdict in verdicts if verdict.error)
     if errors and (len(verdicts) == 1 and not json_):
         error = CannotRun(errors[0])
-        error.exit_code = UNFINISHED if late else error.exit_code
+        error.exit_code = UNFINISHED if all_late else error.exit_code
         raise error
-    if errors and not late:
+    if errors and not all_late:
         raise typer.Exit(CannotRun.exit_code)
     if errors or not all(verdict.complete for verdict in verdicts):
         raise typer.Exit(UNFINISHED)

@@ -6,8 +6,8 @@ from itertools import product
 from operator import itemgetter
 from typing import Any
 
+from attnbench.attention import Card
 from attnbench.attention.arguments import MASKS
-from attnbench.attention.card import Card
 from attnbench.attention.checks.panel import A_ROW, OUTPUT, row
 from attnbench.attention.checks.plan import (
     BATCHES,
@@ -28,7 +28,7 @@ TOKENS = 64
 Way = tuple[float, Trial, str]  # the error, how it was called, and what it raised
 
 
-def fitted(
+def fit_kernel(
     card: Card,
     form: str,
     options: Mapping[str, Option],
@@ -54,15 +54,15 @@ def fitted(
     if form not in card.forms:
         raise Unusable(f"there is no function {form!r}; the file has {', '.join(card.forms)}")
     trial = Trial(card, card.configure(options), form, False, device, width, heads)
-    ways, refused = working(trial, options, dtype, causal, chosen)
+    ways, refused = working_ways(trial, options, dtype, causal, chosen)
     _, best, _ = ways[0]
     module: Any = best.build(best.workload(TOKENS))
     takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
     modes = modes_of(card, takes_causal, causal) or (best.causal,)
-    mask, meaning = with_mask(best, module.binding.mask, dtype, modes[0])
-    untaken = list(module.binding.untaken)
+    mask, meaning = mask_and_meaning(best, module.binding.mask, dtype, modes[0])
+    untaken_parameters = list(module.binding.untaken)
     if card.causality is Causality.OPTIONAL and not takes_causal:
-        untaken.append(CAUSAL[0])
+        untaken_parameters.append(CAUSAL[0])
     sizes = RaceSizes(
         width=best.width,
         heads=best.heads,
@@ -78,7 +78,7 @@ def fitted(
         options={**settled, "axes": best.config.axes},
         ways={way_text(each): error for error, each, _ in ways},
         taken=tuple(module.binding.parameters.values()),
-        untaken=tuple(untaken),
+        untaken=tuple(untaken_parameters),
         modes=modes,
         mask=mask,
         width=best.width,
@@ -89,7 +89,7 @@ def fitted(
     )
 
 
-def working(
+def working_ways(
     trial: Trial,
     options: Mapping[str, Option],
     dtype: str,
@@ -107,16 +107,16 @@ def working(
     chosen: whether the sizes of heads were chosen, so that no others are tried
     """
     refused = dict[str, str]()
-    first = list[Way]()
+    first_ways = list[Way]()
     sizes = [(trial.width, trial.heads), *(() if chosen else other_sizes(trial.width))]
     for width, heads in sizes:
-        ways = tried(replace(trial, width=width, heads=heads), options, dtype, causal)
+        ways = try_ways(replace(trial, width=width, heads=heads), options, dtype, causal)
         usable = sorted((way for way in ways if not way[2]), key=itemgetter(0))
         if usable:
             return usable, refused
         refused[str(width // heads)] = ways[-1][2]
-        first = first or ways
-    raise Unusable(unusable(first))
+        first_ways = first_ways or ways
+    raise Unusable(unusable_text(first_ways))
 
 
 def other_sizes(width: int) -> Iterator[tuple[int, int]]:
@@ -128,7 +128,7 @@ def other_sizes(width: int) -> Iterator[tuple[int, int]]:
             yield 4 * d, 4
 
 
-def tried(
+def try_ways(
     trial: Trial, options: Mapping[str, Option], dtype: str, causal: bool | None
 ) -> list[Way]:
     """The error of the output on a short sequence in each way to call the function.
@@ -155,11 +155,11 @@ def tried(
             raise Unusable(unknown_text(module))
         if scaled and "scale" in module.accepted:
             continue  # it is told how to scale
-        ways.append(one_way(way, dtype))
+        ways.append(try_way(way, dtype))
     return ways
 
 
-def one_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
+def try_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
     """The error of one way to call the function, on a short sequence."""
     attempt = Attempt(
         aspect=Aspect.RIGHT,
@@ -182,7 +182,7 @@ def one_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
     return max(result.errors[name] for name in (OUTPUT, A_ROW)), trial, ""
 
 
-def with_mask(
+def mask_and_meaning(
     trial: Trial, parameter: str, dtype: str, causal: bool
 ) -> tuple[str, dict[str, Option]]:
     """The mask that a function takes, with its meaning in words, and as an option of its form.
@@ -201,7 +201,7 @@ def with_mask(
     errors = list[tuple[float, str]]()
     for meaning in meanings:
         way = replace(trial, config=replace(trial.config, mask_as=meaning), causal=causal)
-        error, _, reason = one_way(way, dtype, masked=True)
+        error, _, reason = try_way(way, dtype, masked=True)
         if not reason:
             errors.append((error, meaning))
     # one that passes wins by its place: a mask may be given as numbers to add, or as booleans
@@ -210,7 +210,7 @@ def with_mask(
     return f"{parameter} ({chosen})", {"mask_as": chosen}
 
 
-def unusable(ways: list[Way]) -> str:
+def unusable_text(ways: list[Way]) -> str:
     """Why a function gives nothing to compare, each reason once."""
     reasons = dict.fromkeys(reason for _, _, reason in ways)
     if len(reasons) == 1:

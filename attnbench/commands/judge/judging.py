@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from attnbench.analysis import Analysis, analyse
 from attnbench.analysis.concluding import longer
-from attnbench.analysis.report import Analysis, analyse
 from attnbench.errors import AttnbenchError, CannotRun, OverBudget, UsageError
-from attnbench.mechanisms.catalogue.presets import expand
+from attnbench.mechanisms import catalogue
 from attnbench.records import (
     Aspect,
     Attempt,
@@ -24,16 +24,16 @@ from attnbench.records import (
     Planned,
     Request,
     Selection,
+    messages,
+    storage,
 )
-from attnbench.records.messages import Attempted, Failure, Fit, MakeAttempt
-from attnbench.records.storage.temporary import TemporaryFolder
 from attnbench.running import session
 from attnbench.running.plan import plan
 from attnbench.running.pool import Pool
 from attnbench.running.process import Process
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
-from attnbench.running.session import own_server
+from attnbench.running.session import measuring_server
 from attnbench.running.sweep import Progress
 
 JUDGING = "attnbench.commands.judge.worker"  # the module of its processes
@@ -106,7 +106,7 @@ class KernelVerdict:
         """Whether all was tried but what is beyond the race; of its lengths, one at least."""
         of_race = [row for row in self.rows if row.attempt.raced]
         return not any(
-            row.finding is KernelFinding.UNTRIED for row in self.rows if not beyond(row.attempt)
+            row.finding is KernelFinding.UNTRIED for row in self.rows if not is_limited(row.attempt)
         ) and (not of_race or any(row.finding is not KernelFinding.UNTRIED for row in of_race))
 
     @property
@@ -121,7 +121,7 @@ class KernelVerdict:
         return not (self.error or self.faulty) and self.complete
 
 
-def beyond(attempt: Attempt) -> bool:
+def is_limited(attempt: Attempt) -> bool:
     """Whether an attempt is at lengths of the race or beyond them, which time and memory limit."""
     return attempt.raced or attempt.batch == 1
 
@@ -131,7 +131,7 @@ def kernel_question(function: str, mechanism: str) -> KernelQuestion:
     path, _, form = function.rpartition(":")
     if not (path.endswith(".py") and form.isidentifier()):
         raise UsageError(f"{function!r} is not of the form path/to/file.py:FUNCTION")
-    selections = expand(mechanism)
+    selections = catalogue.expand(mechanism)
     if len(selections) != 1 or selections[0].form or ".py" in selections[0].name:
         raise UsageError(f"--as {mechanism!r} is not one mechanism; attnbench models lists all")
     if not Path(path).is_file():
@@ -163,18 +163,18 @@ def judge_kernels(
     Raises `UsageError`, `CannotRun` if no process can be started.
     """
     core_options = {**read({"level": Level.CORE}), **options}
-    first = request({**core_options, "models": tuple(str(q.candidate) for q in questions)})
-    settings = first.settings
+    core_request = request({**core_options, "models": tuple(str(q.candidate) for q in questions)})
+    settings = core_request.settings
     verdicts = list[KernelVerdict]()
-    with own_server(settings.threads, settings.seed) as server:
+    with measuring_server(settings.threads, settings.seed) as server:
         server.wait()
         begun = time.monotonic()
         for number, question in enumerate(questions):
-            budget_s = math.inf if first.budget_s is None else first.budget_s
+            budget_s = math.inf if core_request.budget_s is None else core_request.budget_s
             left_s = budget_s - (time.monotonic() - begun)
             judging = Judging(
                 question=question,
-                request=first,
+                request=core_request,
                 options=core_options,
                 chosen=bool({"width", "heads"} & options.keys()),
                 server=server,
@@ -207,15 +207,15 @@ class Judging:
     def verdict(self, observe: Callable[[Progress], None]) -> KernelVerdict:
         """What is found of it. Raises `CannotRun` where it cannot be judged."""
         candidate = self.question.candidate
-        first = self.request
+        core_request = self.request
         self.announce(f"trying how {candidate.form} is called")
-        kernel = self.fitted()
+        kernel = self.fit()
         attempts = Attempts(self, kernel)
-        rows, changed = attempts.made()
+        rows, changed = attempts.make_all()
         verdict = KernelVerdict(
             question=self.question,
-            dtype=first.dtype,
-            device=first.device,
+            dtype=core_request.dtype,
+            device=core_request.device,
             kernel=kernel,
             rows=rows,
             changed=changed,
@@ -241,26 +241,26 @@ class Judging:
         """Seconds left for this function."""
         return max(0.0, self.end_s - time.monotonic())
 
-    def fitted(self) -> Kernel:
+    def fit(self) -> Kernel:
         """How the function is called. Raises `CannotRun`."""
         candidate = self.question.candidate
-        first = self.request
+        core_request = self.request
         limit_s = min(LIMIT_S, self.left_s)
-        question = Fit(
+        question = messages.Fit(
             mechanism=candidate.name,
             form=str(candidate.form),
             options=dict(candidate.options),
-            dtype=first.dtype,
-            device=first.device,
-            width=first.width,
-            heads=first.heads,
-            lengths=tuple((length, self.batch(length)) for length in first.lengths),
+            dtype=core_request.dtype,
+            device=core_request.device,
+            width=core_request.width,
+            heads=core_request.heads,
+            lengths=tuple((length, self.batch(length)) for length in core_request.lengths),
             causal=self.options.get("causal"),
             chosen=self.chosen,
         )
         with self.process() as process:
             answer = process.ask(question, limit_s)
-        if not isinstance(answer, Failure):
+        if not isinstance(answer, messages.Failure):
             return answer.kernel
         if answer.is_timeout and limit_s < LIMIT_S:
             raise OverBudget(
@@ -308,15 +308,15 @@ class Judging:
             "width": (kernel.width,),
             "heads": (kernel.heads,),
         }
-        if not trains(verdict.rows):
+        if not has_backward_pass(verdict.rows):
             race_options["mode"] = ("inference",)
         if self.request.budget_s is not None:
             race_options["budget"] = self.left_s
         race_request = request(race_options)
         self.announce(f"racing {candidate.form}")
-        with TemporaryFolder() as folder:
-            whole = plan(race_request, self.server)
-            planned = replace(whole, cases=comparable(whole.cases, graded))
+        with storage.TemporaryFolder() as folder:
+            full_plan = plan(race_request, self.server)
+            planned = replace(full_plan, cases=comparable_cases(full_plan.cases, graded))
             if not planned.cases:
                 return replace(verdict, raced=(), unraced="its gradients were compared nowhere")
             with session.measure(
@@ -325,8 +325,8 @@ class Judging:
                 sweep = journal.held()
         (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
         race = analyse(sweep, baseline)
-        mine = race.cases[race.cases["mechanism"] == candidate.name]
-        reasons = dict.fromkeys(reason for reason in mine["suspect"] if reason)
+        candidate_rows = race.cases[race.cases["mechanism"] == candidate.name]
+        reasons = dict.fromkeys(reason for reason in candidate_rows["suspect"] if reason)
         timed = sorted({p.case.workload.seq_len for p in sweep.plan} & timed_lengths(sweep))
         unraced = "" if timed else f"the budget ended before it was raced; {verdict.more_time}"
         return replace(
@@ -336,9 +336,9 @@ class Judging:
             raced_as=causal,
             raced=tuple(timed),
             suspect="; ".join(reasons),
-            failed="; ".join(failures(mine)),
+            failed="; ".join(failures(candidate_rows)),
             untrained=tuple(
-                sorted({one.case.workload.seq_len for one in {*whole.cases} - {*planned.cases}})
+                sorted({one.case.workload.seq_len for one in {*full_plan.cases} - {*planned.cases}})
             ),
         )
 
@@ -352,10 +352,12 @@ def graded_lengths(rows: tuple[PanelRow, ...], causal: bool) -> frozenset[int]:
     )
 
 
-def comparable(cases: tuple[Planned, ...], graded: frozenset[int]) -> tuple[Planned, ...]:
+def comparable_cases(cases: tuple[Planned, ...], graded: frozenset[int]) -> tuple[Planned, ...]:
     """The cases of what was compared: training only at lengths whose gradients are `graded`."""
     return tuple(
-        one for one in cases if one.case.workload.seq_len in graded or not one.case.workload.trains
+        planned
+        for planned in cases
+        if planned.case.workload.seq_len in graded or not planned.case.workload.trains
     )
 
 
@@ -373,7 +375,7 @@ def timed_lengths(sweep: Any) -> set[int]:
     return {lengths[run.case] for run in timed if run.samples}
 
 
-def trains(rows: tuple[PanelRow, ...]) -> bool:
+def has_backward_pass(rows: tuple[PanelRow, ...]) -> bool:
     """Whether a function has a backward pass, by the errors that were found."""
     return any(row.compares_gradients for row in rows)
 
@@ -403,7 +405,7 @@ class Attempts:
         """Seconds left for attempts."""
         return max(0.0, self.end_s - time.monotonic())
 
-    def made(self) -> tuple[tuple[PanelRow, ...], str]:
+    def make_all(self) -> tuple[tuple[PanelRow, ...], str]:
         """What is found of each, and what the function changed in torch."""
         todo = list(self.kernel.attempts)
         while todo:
@@ -415,17 +417,17 @@ class Attempts:
 
     def attempt(self, process: Process, attempt: Attempt) -> bool:
         """Make one attempt; returns whether the process can make another."""
-        attempt, reason = self.affordable(attempt)
+        attempt, reason = self.within_budget(attempt)
         if reason:
             self.rows.append(PanelRow.without(attempt, KernelFinding.UNTRIED, reason))
-            if attempt.raced or not beyond(attempt):
+            if attempt.raced or not is_limited(attempt):
                 self.needed_s += max(self.expected_s, self.longest_s)
             return True
         self.judging.announce(f"trying {self.kernel.form} {attempt.inputs}, N = {attempt.tokens:,}")
         limit_s = min(self.left_s, max(AT_LEAST_S, OVERTIME * self.longest_s))
-        answer = self.answer(process, attempt, limit_s)
-        if isinstance(answer, Failure):
-            self.learn(self.unanswered(attempt, answer, limit_s))
+        answer = self.ask(process, attempt, limit_s)
+        if isinstance(answer, messages.Failure):
+            self.learn(self.row_without_answer(attempt, answer, limit_s))
             return False
         row = answer.row
         if row is None:
@@ -436,16 +438,18 @@ class Attempts:
         self.learn(row)
         return True
 
-    def answer(self, process: Process, attempt: Attempt, limit_s: float) -> Attempted | Failure:
+    def ask(
+        self, process: Process, attempt: Attempt, limit_s: float
+    ) -> messages.Attempted | messages.Failure:
         """The answer of a process about an attempt."""
         candidate = self.judging.question.candidate
-        first = self.judging.request
+        core_request = self.judging.request
         options: dict[str, Option] = {**dict(candidate.options), **self.kernel.options}
-        question = MakeAttempt(
+        question = messages.MakeAttempt(
             mechanism=candidate.name,
             form=str(candidate.form),
             options=options,
-            device=first.device,
+            device=core_request.device,
             attempt=attempt,
             left_s=limit_s / 4,
         )
@@ -456,17 +460,17 @@ class Attempts:
         self.rows.append(row)
         if row.tried:
             self.longest_s = max(self.longest_s, row.took_s)
-        if beyond(row.attempt) or row.attempt.is_usual:
+        if is_limited(row.attempt) or row.attempt.is_usual:
             self.raced_s = row.took_s
             self.raced_work = work(row.attempt)
 
-    def affordable(self, attempt: Attempt) -> tuple[Attempt, str]:
+    def within_budget(self, attempt: Attempt) -> tuple[Attempt, str]:
         """The attempt, perhaps without gradients, and why it is not made, or nothing."""
         self.expected_s = 0.0
         if self.hangs >= HANGS:
             return attempt, "it hung before"
         left_s = self.left_s
-        predictable = beyond(attempt) and self.raced_work
+        predictable = is_limited(attempt) and self.raced_work
         if predictable:
             self.expected_s = self.raced_s * work(attempt) / self.raced_work
         if left_s <= 0:
@@ -483,12 +487,14 @@ class Attempts:
             return attempt, f"it would take about {self.expected_s:.0f} s"
         return attempt, ""
 
-    def unanswered(self, attempt: Attempt, failure: Failure, limit_s: float) -> PanelRow:
+    def row_without_answer(
+        self, attempt: Attempt, failure: messages.Failure, limit_s: float
+    ) -> PanelRow:
         """The row of an attempt whose process gave no answer, or ended."""
         if failure.is_timeout:
             self.hangs += 1
             if limit_s < max(AT_LEAST_S, TOO_LONG * self.expected_s):
-                self.needed_s += AT_LEAST_S if attempt.raced or not beyond(attempt) else 0.0
+                self.needed_s += AT_LEAST_S if attempt.raced or not is_limited(attempt) else 0.0
                 reason = f"no answer after {limit_s:.0f} s"
                 return PanelRow.without(attempt, KernelFinding.UNTRIED, reason)
             reason = f"after {limit_s:.0f} s; killed"

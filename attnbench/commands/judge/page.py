@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
-from attnbench.analysis.report import Analysis
+from attnbench.analysis import Analysis, Answer, Conclusion, Question, Value
 from attnbench.errors import clean
 from attnbench.records import Aspect, Attempt, Kernel, KernelFinding, PanelRow, units
-from attnbench.report.conclusions import in_order
-from attnbench.report.cost_tables import speedup
-from attnbench.report.grid import EMPTY, Cell, Column, Table, number, table, words
+from attnbench.report import cost_tables, grid, phrases
 
 if TYPE_CHECKING:
     from attnbench.commands.judge.judging import KernelVerdict
-    from attnbench.report.terminal import ProgressLine
+    from attnbench.report import terminal
 
 PANEL = (
     "Errors are against float64: of the output relative to the largest output, of a row to the"
@@ -39,7 +36,9 @@ EVERY_S = 10.0  # between such lines
 class Waiting:
     """Says what is being tried, from the sixth second on."""
 
-    def __init__(self, line: "ProgressLine", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, line: "terminal.ProgressLine", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.line = line
         self.clock = clock
         self.begun = clock()
@@ -60,16 +59,16 @@ def lines(verdict: "KernelVerdict") -> Iterator[str]:
     if verdict.error:
         yield f"{clean(verdict.question.function)}: {clean(verdict.error)}"
     else:
-        yield " ".join((headline(verdict), *unfinished(verdict), *speed(verdict)))
+        yield " ".join((headline(verdict), *unfinished_text(verdict), *speed_sentences(verdict)))
 
 
 def sentences(verdict: "KernelVerdict") -> Iterator[str]:
     """The verdict, what was tried, what was not, and how the function was called."""
     yield headline(verdict)
-    yield from unfinished(verdict)
-    yield tried(verdict)
-    yield from untried(verdict)
-    yield called(verdict)
+    yield from unfinished_text(verdict)
+    yield tried_text(verdict)
+    yield from untried_texts(verdict)
+    yield call_text(verdict)
     yield from notes(verdict)
 
 
@@ -85,10 +84,10 @@ def headline(verdict: "KernelVerdict") -> str:
         doubts += " before that"
     if verdict.changed:
         doubts = f" it CHANGES torch's {verdict.changed};{doubts}"
-    return f"{subject(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {qualities}."
+    return f"{subject_text(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {qualities}."
 
 
-def subject(verdict: "KernelVerdict") -> str:
+def subject_text(verdict: "KernelVerdict") -> str:
     """`f as kimi_delta`."""
     question = verdict.question
     return f"{clean(str(question.candidate.form))} as {question.mechanism}"
@@ -97,17 +96,20 @@ def subject(verdict: "KernelVerdict") -> str:
 def aspect_text(aspect: Aspect, verdict: "KernelVerdict") -> str:
     """`right (N = 1 to 8,192)`, or where it is not."""
     rows = [row for row in verdict.rows if row.attempt.aspect is aspect]
-    bad = [row for row in rows if not row.passes]
-    if bad:
-        others = f"; {len(bad) - 1} more of {len(rows)} attempts" if len(bad) > 1 else ""
-        return f"NOT {aspect} ({where(bad[0])}{others})"
-    made = [row.attempt for row in rows if row.tried]
-    if not made:
+    failing = [row for row in rows if not row.passes]
+    if failing:
+        others = f"; {len(failing) - 1} more of {len(rows)} attempts" if len(failing) > 1 else ""
+        return f"NOT {aspect} ({place_text(failing[0])}{others})"
+    attempts = [row.attempt for row in rows if row.tried]
+    if not attempts:
         return f"not known whether {aspect}"
     as_far = "" if verdict.complete else ", as far as it was tried"
-    ranges = {causal: span(a.tokens for a in made if a.causal == causal) for causal in modes(made)}
+    ranges = {
+        causal: range_text(a.tokens for a in attempts if a.causal == causal)
+        for causal in causal_values(attempts)
+    }
     graded = [row.attempt.tokens for row in rows if row.compares_gradients]
-    if aspect is Aspect.RIGHT and graded and max(graded) < max(a.tokens for a in made):
+    if aspect is Aspect.RIGHT and graded and max(graded) < max(a.tokens for a in attempts):
         as_far = f"; gradients to N = {units.count(max(graded))}{as_far}"
     if len(set(ranges.values())) == 1:
         text = f"N = {next(iter(ranges.values()))}"
@@ -116,7 +118,7 @@ def aspect_text(aspect: Aspect, verdict: "KernelVerdict") -> str:
     return f"{aspect} ({text}{as_far})"
 
 
-def modes(attempts: Iterable[Attempt]) -> tuple[bool, ...]:
+def causal_values(attempts: Iterable[Attempt]) -> tuple[bool, ...]:
     """The values of `causal`, in the order in which they were tried."""
     return tuple(dict.fromkeys(attempt.causal for attempt in attempts))
 
@@ -126,13 +128,13 @@ def mode_text(causal: bool) -> str:
     return "causal" if causal else "not causal"
 
 
-def span(lengths: Iterable[int]) -> str:
+def range_text(lengths: Iterable[int]) -> str:
     """`1 to 8,192`."""
     ascending = sorted(lengths)
     return units.between(ascending[0], ascending[-1])
 
 
-def where(row: PanelRow) -> str:
+def place_text(row: PanelRow) -> str:
     """`masked, causal, at N = 100: wrong: dk`, with the sizes that are unusual."""
     attempt = row.attempt
     parts = [attempt.inputs, *(["causal"] if attempt.causal else [])]
@@ -141,7 +143,7 @@ def where(row: PanelRow) -> str:
     return f"{', '.join(parts)}, {at}: {row.finding}{reason}"
 
 
-def unfinished(verdict: "KernelVerdict") -> Iterator[str]:
+def unfinished_text(verdict: "KernelVerdict") -> Iterator[str]:
     """That attempts were not made which belong to a verdict, and what would make them."""
     if not verdict.complete and not verdict.faulty:
         count = sum(row.finding is KernelFinding.UNTRIED for row in verdict.rows)
@@ -150,38 +152,41 @@ def unfinished(verdict: "KernelVerdict") -> Iterator[str]:
         yield f"NOT FINISHED: {attempts} were not made, so nothing is decided{way_out}."
 
 
-def tried(verdict: "KernelVerdict") -> str:
+def tried_text(verdict: "KernelVerdict") -> str:
     """The sizes and modes that were compared; those of the race are among them."""
     rows = [row for row in verdict.rows if row.tried]
     attempts = [row.attempt for row in rows]
-    lengths = listed(attempt.tokens for attempt in attempts)
-    ways = " and ".join(map(mode_text, modes(attempts)))
+    lengths = numbers_text(attempt.tokens for attempt in attempts)
+    ways = " and ".join(map(mode_text, causal_values(attempts)))
     masked = ", masked" if any(attempt.masked for attempt in attempts) else ""
-    gradients = [a.tokens for a in attempts if a.gradients]
+    gradients = [row.attempt.tokens for row in rows if row.compares_gradients]
+    asked = any(attempt.gradients for attempt in attempts)
     if not rows:
         return "Nothing was tried."
-    if any(row.compares_gradients for row in rows):
-        backward = f"gradients to N = {units.count(max(gradients, default=0))}"
-    elif gradients:
+    if gradients:
+        backward = f"gradients to N = {units.count(max(gradients))}"
+    elif asked:
         backward = "without gradients, as it has no backward pass"
     else:
         backward = "without gradients"
     calls = max((row.calls for row in rows), default=1)
-    again = f"; the same call {units.count(calls)} times" if calls > 1 else ""
-    widths = listed(row.head_width for row in rows if row.head_width)
+    repeats = f"; the same call {units.count(calls)} times" if calls > 1 else ""
+    widths = numbers_text(row.head_width for row in rows if row.head_width)
+    heads = numbers_text(attempt.heads for attempt in attempts)
+    batches = numbers_text(attempt.batch for attempt in attempts)
     return (
         f"Tried at N = {lengths}; heads of width {widths};"
-        f" {listed(a.heads for a in attempts)} heads; {listed(a.batch for a in attempts)}"
-        f" sequences; {ways}{masked}; {backward}{again}. Nothing is known beyond."
+        f" {heads} heads; {batches} sequences; {ways}{masked}; {backward}{repeats}."
+        " Nothing is known beyond."
     )
 
 
-def listed(numbers: Iterable[int]) -> str:
+def numbers_text(numbers: Iterable[int]) -> str:
     """`1, 17 and 8,192`: each number once."""
-    return in_order([units.count(number) for number in sorted(set(numbers))])
+    return phrases.in_order([units.count(each) for each in sorted(set(numbers))])
 
 
-def untried(verdict: "KernelVerdict") -> Iterator[str]:
+def untried_texts(verdict: "KernelVerdict") -> Iterator[str]:
     """What was to be tried, and was not, with the reasons."""
     for finding, heading in (
         (KernelFinding.UNTRIED, "Not tried"),
@@ -204,7 +209,7 @@ def untried(verdict: "KernelVerdict") -> Iterator[str]:
         )
 
 
-def called(verdict: "KernelVerdict") -> str:
+def call_text(verdict: "KernelVerdict") -> str:
     """How the function was called, and how it errs if it is called otherwise."""
     kernel = verdict.kernel
     if kernel is None:
@@ -236,29 +241,29 @@ def notes(verdict: "KernelVerdict") -> Iterator[str]:
               if row.reference not in ("", "float64")]  # fmt: skip
     if narrow:
         yield (
-            f"At N = {listed(narrow)} memory did not allow float64: compared with our form in"
+            f"At N = {numbers_text(narrow)} memory did not allow float64: compared with our form in"
             f" {verdict.dtype}."
         )
 
 
-def panel(verdict: "KernelVerdict") -> Table:
+def panel(verdict: "KernelVerdict") -> grid.Table:
     """A row for each of the inputs: the errors of the function and of our form, and the verdict."""
-    return table(
+    return grid.table(
         verdict.rows,
         [
-            Column("Inputs", lambda row: words(inputs_text(row, verdict.kernel))),
-            Column("N", lambda row: number(row.attempt.tokens, units.count)),
-            Column("Worst", lambda row: words(row.worst)),
-            Column("Error", lambda row: error_cell(row.errors.get(row.worst))),
-            Column("Ours", lambda row: error_cell(row.ours.get(row.worst))),
-            Column("Verdict", lambda row: words(finding_text(row))),
-            Column("B", lambda row: number(row.attempt.batch, units.count)),
-            Column("H", lambda row: number(row.attempt.heads, units.count)),
-            Column("d", lambda row: Cell(str(row.head_width or "–"))),
+            grid.Column("Inputs", lambda row: grid.words(inputs_text(row, verdict.kernel))),
+            grid.Column("N", lambda row: grid.number(row.attempt.tokens, units.count)),
+            grid.Column("Worst", lambda row: grid.words(row.worst)),
+            grid.Column("Error", lambda row: error_cell(row.errors.get(row.worst))),
+            grid.Column("Ours", lambda row: error_cell(row.ours.get(row.worst))),
+            grid.Column("Verdict", lambda row: grid.words(finding_text(row))),
+            grid.Column("B", lambda row: grid.number(row.attempt.batch, units.count)),
+            grid.Column("H", lambda row: grid.number(row.attempt.heads, units.count)),
+            grid.Column("d", lambda row: grid.Cell(str(row.head_width or "–"))),
         ],
         leading=2,
         name="panel",
-        title=f"Errors of {subject(verdict)}",
+        title=f"Errors of {subject_text(verdict)}",
         note=PANEL,
     )
 
@@ -277,14 +282,14 @@ def finding_text(row: PanelRow) -> str:
     return f"{row.finding}: {row.reason}" if row.reason else str(row.finding)
 
 
-def error_cell(value: float | None) -> Cell:
+def error_cell(value: float | None) -> grid.Cell:
     """`8.6e-08`, or that it is not finite."""
     if value is None:
-        return EMPTY
-    return Cell(f"{value:.1e}", value) if isfinite(value) else Cell("not finite")
+        return grid.EMPTY
+    return grid.Cell(f"{value:.1e}", value) if isfinite(value) else grid.Cell("not finite")
 
 
-def speed(verdict: "KernelVerdict") -> Iterator[str]:
+def speed_sentences(verdict: "KernelVerdict") -> Iterator[str]:
     """At which of the lengths that were raced the function is faster."""
     race = verdict.race
     if race is None:
@@ -293,10 +298,10 @@ def speed(verdict: "KernelVerdict") -> Iterator[str]:
     if verdict.suspect:
         yield f"Its times are compared with nothing: in the race it {verdict.suspect}."
         return
-    yield from compared_speed(race, verdict.more_time)
+    yield from speed_by_mode(race, verdict.more_time)
     if verdict.untrained:
         way_out = f"; {verdict.more_time} may allow it" if verdict.more_time else ""
-        at = f"N = {listed(verdict.untrained)}"
+        at = f"N = {numbers_text(verdict.untrained)}"
         yield f"Not raced in training at {at}, as no gradients were compared there{way_out}."
     kernel = verdict.kernel
     if kernel and len(kernel.modes) > 1:
@@ -304,28 +309,28 @@ def speed(verdict: "KernelVerdict") -> Iterator[str]:
         yield f"Raced {mode_text(verdict.raced_as)}; {other} races the other."
 
 
-def compared_speed(race: Analysis, more_time: str = "") -> Iterator[str]:
+def speed_by_mode(race: Analysis, more_time: str = "") -> Iterator[str]:
     """A sentence for each mode of a race; `more_time`: the option that gives it more time."""
     for mode in race.modes:
-        conclusion = conclusions(race).get(mode)
+        conclusion = conclusions_of(race).get(mode)
         if conclusion is None:
             nothing = f"Nothing was timed of both in {mode}"
             yield f"{nothing}; {more_time} may decide it." if more_time else f"{nothing}."
         else:
-            yield faster_in(conclusion, alike(race, conclusion), more_time)
+            yield speed_in_mode(conclusion, largest_difference(race, conclusion), more_time)
 
 
-def conclusions(race: Analysis) -> dict[str, Conclusion]:
+def conclusions_of(race: Analysis) -> dict[str, Conclusion]:
     """By mode, at which lengths the function is faster than the mechanism's form."""
     bases = {*race.baselines}
     return {
-        one.mode: one
-        for one in race.about(Question.FASTER_FROM, against=bases)
-        if bases.isdisjoint(one.series)
+        conclusion.mode: conclusion
+        for conclusion in race.about(Question.FASTER_FROM, against=bases)
+        if bases.isdisjoint(conclusion.series)
     }
 
 
-def faster_in(conclusion: Conclusion, alike_within: float, more_time: str) -> str:
+def speed_in_mode(conclusion: Conclusion, alike_within: float, more_time: str) -> str:
     """A conclusion on *faster from* as a sentence.
 
     alike_within: by how much their times differ at most, where that is known at all lengths raced
@@ -334,7 +339,7 @@ def faster_in(conclusion: Conclusion, alike_within: float, more_time: str) -> st
     scope = conclusion.scope
     value = conclusion.value
     mode = conclusion.mode
-    at = f"N = {listed(scope.lengths)}"
+    at = f"N = {numbers_text(scope.lengths)}"
     span = f" ({at})"
     only = "" if scope.reaches_start and scope.reaches_end else ", where both were timed"
     match conclusion.answer:
@@ -368,7 +373,7 @@ def length_text(value: Value) -> str:
     return units.interval(text, low, high) if low else f"{high} or before"
 
 
-def alike(race: Analysis, conclusion: Conclusion) -> float:
+def largest_difference(race: Analysis, conclusion: Conclusion) -> float:
     """By how much both times differ at most at all lengths of a conclusion; inf if not known."""
     ratios = race.speedups
     scope = conclusion.scope
@@ -391,24 +396,24 @@ def crossovers(race: Analysis, more_time: str = "") -> dict[str, dict[str, Any]]
     return {
         mode: {
             "mode": mode,
-            "series": one.series[0],
-            "other": one.against[0],
-            "answer": str(one.answer),
-            "length": one.value.point,
-            "low": one.value.low,
-            "high": one.value.high,
-            "lengths": [*one.scope.lengths],
-            "decided_by": more_time if one.decided_by else "",
+            "series": conclusion.series[0],
+            "other": conclusion.against[0],
+            "answer": str(conclusion.answer),
+            "length": conclusion.value.point,
+            "low": conclusion.value.low,
+            "high": conclusion.value.high,
+            "lengths": [*conclusion.scope.lengths],
+            "decided_by": more_time if conclusion.decided_by else "",
         }
-        for mode, one in conclusions(race).items()
+        for mode, conclusion in conclusions_of(race).items()
     }
 
 
-def ratios(race: Analysis) -> Iterator[Table]:
+def ratios(race: Analysis) -> Iterator[grid.Table]:
     """How many times faster it is than our form, for each mode; nothing of what is suspect."""
     if race.speedups is not None and not race.suspects:
         for mode in race.modes:
-            yield speedup(race.cases, mode, race.baselines, race.speedups)
+            yield cost_tables.speedup(race.cases, mode, race.baselines, race.speedups)
 
 
 def data(verdict: "KernelVerdict") -> dict[str, Any]:
@@ -438,7 +443,7 @@ def data(verdict: "KernelVerdict") -> dict[str, Any]:
         "untrained": verdict.untrained,
         "causal": verdict.raced_as,
         "panel": [asdict(row) for row in verdict.rows],
-        "text": [*sentences(verdict), *speed(verdict)],
+        "text": [*sentences(verdict), *speed_sentences(verdict)],
         "speedups": race.speedups if race and not race.suspects else [],
         "crossovers": crossovers(race, verdict.more_time) if race else {},
     }

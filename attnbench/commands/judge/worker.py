@@ -5,16 +5,12 @@ from typing import Any
 from attnbench.attention.checks.panel import row
 from attnbench.attention.checks.repeating import repeated
 from attnbench.attention.checks.trial import NotApplicable, Trial
-from attnbench.commands.judge.fitting import fitted
-from attnbench.devices.finding import find
+from attnbench.commands.judge.fitting import fit_kernel
+from attnbench.devices import find
 from attnbench.errors import AttnbenchError
-from attnbench.measuring import allocator
-from attnbench.measuring.answering import Answering
-from attnbench.measuring.server import Unmeasured
-from attnbench.measuring.worker import changes, torch_state
-from attnbench.mechanisms.catalogue.registry import card
-from attnbench.records import Outcome
-from attnbench.records.messages import Attempted, Fit, Fitted, MakeAttempt
+from attnbench.measuring import Answering, TorchState, Unmeasured, allocator
+from attnbench.mechanisms import catalogue
+from attnbench.records import Outcome, messages
 
 
 class Worker(Answering):
@@ -26,17 +22,17 @@ class Worker(Answering):
         tree: always this package
         limit_bytes: most bytes of memory, None for all there is
         """
-        self.state = torch_state()
+        self.state = TorchState()
         allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
 
-    def fit(self, question: Fit) -> Fitted:
+    def fit(self, question: messages.Fit) -> messages.Fitted:
         """How a user's function is called as a mechanism, and what is to be tried of it."""
         find(question.device).select()
         try:
-            kernel = fitted(
-                card(question.mechanism),
+            kernel = fit_kernel(
+                catalogue.card(question.mechanism),
                 form=question.form,
                 options=question.options,
                 dtype=question.dtype,
@@ -49,12 +45,12 @@ class Worker(Answering):
             )
         except AttnbenchError as error:
             raise Unmeasured(Outcome.FAILED, str(error)) from error
-        return Fitted(kernel=kernel)
+        return messages.Fitted(kernel=kernel)
 
-    def make_attempt(self, question: MakeAttempt) -> Attempted:
+    def make_attempt(self, question: messages.MakeAttempt) -> messages.Attempted:
         """What is found of one attempt; no row where it does not apply to the mechanism."""
         find(question.device).select()
-        kernel_card = card(question.mechanism)
+        kernel_card = catalogue.card(question.mechanism)
         attempt = question.attempt
         trial = Trial(
             kernel_card,
@@ -69,5 +65,5 @@ class Worker(Answering):
             else:
                 panel_row = row(trial, attempt)
         except NotApplicable:
-            return Attempted(row=None)
-        return Attempted(row=panel_row, changed=changes(self.state))
+            return messages.Attempted(row=None)
+        return messages.Attempted(row=panel_row, changed=self.state.changes())

@@ -9,11 +9,11 @@ from attnbench.commands import console, options
 from attnbench.commands.model.configuration import fields, weight_bytes
 from attnbench.commands.model.configured_layers import Model, model
 from attnbench.commands.model.context import ContextQuery, rows
-from attnbench.commands.model.hub import fetched
+from attnbench.commands.model.hub import fetch
 from attnbench.commands.model.plan import card_plan, plan_data, with_longest
 from attnbench.commands.model.requests import MOST_CARDS
 from attnbench.commands.model.sizing import weight_option
-from attnbench.commands.model.table import kept, requests_table, weights_table
+from attnbench.commands.model.table import context_table, requests_table, weights_table
 from attnbench.commands.options import argument, option
 from attnbench.errors import UsageError
 from attnbench.records import ITEM_BYTES
@@ -40,9 +40,9 @@ def bytes_(
     if not 1 <= gpus <= MOST_CARDS:
         raise UsageError(f"--gpus {gpus} is not a number of cards from 1 to {MOST_CARDS:,}")
     size = weight_option(weights)
-    config = located(config)
-    found = model(config)
-    dtype = number_type(found)
+    config = configuration_file(config)
+    model_layers = model(config)
+    dtype = number_type(model_layers)
     query = ContextQuery(
         lengths=axes.lengths(lengths),
         item_bytes=ITEM_BYTES[dtype],
@@ -50,28 +50,28 @@ def bytes_(
     )
     on_cards = card_plan(fields(config), query, gpus, size, weight_bytes(config))
     query = replace(query, weights=on_cards.weights.total)
-    counted = with_longest(on_cards, rows(found.layers, query), query)
-    warn_unchecked(found)
+    context_rows = with_longest(on_cards, rows(model_layers.layers, query), query)
+    warn_unchecked(model_layers)
     if json_:
         console.data(
-            {"model_type": found.type, "dtype": dtype}
+            {"model_type": model_layers.type, "dtype": dtype}
             | asdict(query)
-            | {"rows": [row._asdict() for row in counted]}
+            | {"rows": [row._asdict() for row in context_rows]}
             | plan_data(on_cards)
         )
         return
-    title = f"{found.type}, {dtype}"
-    console.show(kept(counted, query, on_cards, title))
+    title = f"{model_layers.type}, {dtype}"
+    console.show(context_table(context_rows, query, on_cards, title))
     if on_cards.counted:
-        console.show(weights_table(on_cards, found.type))
+        console.show(weights_table(on_cards, model_layers.type))
     if on_cards.requests:
         console.show(requests_table(on_cards, query, title))
 
 
-def located(config: Path) -> Path:
+def configuration_file(config: Path) -> Path:
     """The file of a configuration; of OWNER/MODEL, from the hub. Raises `UsageError`."""
-    named = re.fullmatch(r"[\w.-]+/[\w.-]+", str(config)) and config.suffix != ".json"
-    return fetched(str(config)) if named and not config.exists() else config
+    is_hub_name = re.fullmatch(r"[\w.-]+/[\w.-]+", str(config)) and config.suffix != ".json"
+    return fetch(str(config)) if is_hub_name and not config.exists() else config
 
 
 def warn_unchecked(model: Model) -> None:
@@ -87,7 +87,7 @@ def warn_unchecked(model: Model) -> None:
 
 def number_type(model: Model) -> str:
     """The number type of a model, or bfloat16 with a warning that it says another one."""
-    known = model.dtype if model.dtype in ITEM_BYTES else "bfloat16"
-    if model.dtype not in ("", known):
-        console.warn([f"number type {model.dtype!r} is counted as {known}"])
-    return known
+    counted_type = model.dtype if model.dtype in ITEM_BYTES else "bfloat16"
+    if model.dtype not in ("", counted_type):
+        console.warn([f"number type {model.dtype!r} is counted as {counted_type}"])
+    return counted_type

@@ -12,10 +12,11 @@ from attnbench.commands.model.configured_layers import (
 )
 from attnbench.commands.model.context import CachePart, Layer
 from attnbench.commands.model.states import MAMBA_1, state_shape
-from attnbench.commands.model.weights import copied, share
+from attnbench.commands.model.weights import copied_text, share
 
 WINDOWS = (orders.SLIDING, orders.CHUNKED)
-OF_HEADS = (orders.FULL, *WINDOWS)
+BOTH = (orders.BOTH, orders.BOTH_SLIDING)
+OF_HEADS = (orders.FULL, *WINDOWS, *BOTH, orders.INDEXED)  # by their first part
 KV_HEADS = "heads of keys and values"
 
 
@@ -37,11 +38,11 @@ class Shares(NamedTuple):
         part = share(self.units, cards, rows=self.rows, readers=self.readers)
         return int(self.units * self.width * part)
 
-    def copied(self, cards: int) -> str:
+    def copied_text(self, cards: int) -> str:
         """In words what several cards keep, nothing if they divide it."""
         if self.units == 1 < cards:
             return f"{self.what} on each card"
-        return copied(self.units, self.what, cards, rows=self.rows, readers=self.readers)
+        return copied_text(self.units, self.what, cards, rows=self.rows, readers=self.readers)
 
 
 class CardLayer(NamedTuple):
@@ -59,20 +60,31 @@ class CardLayer(NamedTuple):
 
 def card_layers(config: ConfigurationFields, cards: int) -> list[CardLayer]:
     """Each layer of a model as the fullest of so many cards keeps it. Raises `UsageError`."""
-    found = []
-    for kind, layer, own in layers_with_fields(config):
-        split = [_split(own, kind, layer, index) for index in range(len(layer.parts))]
+    result = []
+    for kind, layer, layer_fields in layers_with_fields(config):
+        split_parts = [
+            _split_entry(layer_fields, kind, layer, index) for index in range(len(layer.parts))
+        ]
         parts = tuple(
             part._replace(numbers=sum(shares.on_card(cards) for shares in of_part))
-            for part, of_part in zip(layer.parts, split, strict=True)
+            for part, of_part in zip(layer.parts, split_parts, strict=True)
         )
-        card = layer._replace(parts=parts, full=_full_on_card(own, kind, layer.full, cards))
-        pages = tuple(CachePart(part.numbers) for part in parts) if kind in WINDOWS else parts
-        texts = [shares.copied(cards) for of_part in split for shares in of_part]
-        found.append(
+        card = layer._replace(
+            parts=parts, full=_full_on_card(layer_fields, kind, layer.full, cards)
+        )
+        pages = _parts_with_pages(kind, parts)
+        texts = [shares.copied_text(cards) for of_part in split_parts for shares in of_part]
+        result.append(
             CardLayer(card, card._replace(parts=pages), tuple(dict.fromkeys(filter(None, texts))))
         )
-    return found
+    return result
+
+
+def _parts_with_pages(kind: str, parts: tuple[CachePart, ...]) -> tuple[CachePart, ...]:
+    """The parts of a layer whose window keeps all tokens; states beside it stay as they are."""
+    if kind == orders.BOTH_SLIDING:
+        return CachePart(parts[0].numbers), *parts[1:]
+    return tuple(CachePart(part.numbers) for part in parts) if kind in WINDOWS else parts
 
 
 def _full_on_card(
@@ -85,12 +97,12 @@ def _full_on_card(
     return int(full * share(heads, cards, readers=config.size("num_attention_heads")))
 
 
-def _split(config: ConfigurationFields, kind: str, layer: Layer, index: int) -> list[Shares]:
+def _split_entry(config: ConfigurationFields, kind: str, layer: Layer, index: int) -> list[Shares]:
     """How an entry of a part of a layer divides; it is whole where nothing here knows."""
     part = layer.parts[index]
-    found = list(_divided(config, kind, part, index))
-    if sum(shares.units * shares.width for shares in found) == part.numbers:
-        return found
+    shares_of_part = list(_shares_of_entry(config, kind, part, index))
+    if sum(shares.units * shares.width for shares in shares_of_part) == part.numbers:
+        return shares_of_part
     if kind != orders.LINEAR and config.has("kv_lora_rank"):
         return [Shares(1, part.numbers, "keys of an index" if index else "latents")]
     if kind != orders.LINEAR and config.type in KEYS_ARE_VALUES:
@@ -98,50 +110,58 @@ def _split(config: ConfigurationFields, kind: str, layer: Layer, index: int) -> 
     return [Shares(1, part.numbers, f"what a layer “{layer.kind}” keeps")]
 
 
-def _divided(
+def _shares_of_entry(
     config: ConfigurationFields, kind: str, part: CachePart, index: int
 ) -> Iterator[Shares]:
     """The shares of an entry of a part, nothing where it does not divide."""
-    if kind in OF_HEADS and not config.has("kv_lora_rank") and config.type not in KEYS_ARE_VALUES:
+    latent = config.has("kv_lora_rank") or config.type in KEYS_ARE_VALUES
+    if kind in OF_HEADS and index == 0 and not latent:
         heads, _ = head_counts(config, kind)
         readers = config.size("num_attention_heads")
         yield Shares(heads, part.numbers // heads, KV_HEADS, readers=readers)
+    elif kind == orders.INDEXED:
+        yield Shares(1, part.numbers, "keys of an index" if index else "latents")
+    elif kind in BOTH and config.has("cca_time0"):
+        words = ("inputs of convolutions of queries and keys", "values of the last token")
+        yield Shares(1, part.numbers, words[index - 1])
+    elif kind in BOTH:
+        yield from (_state_shares if index == 1 else _convolution_shares)(config)
     elif kind == orders.CONV:
         yield Shares(part.numbers, 1, "channels", rows=True)
     elif kind == orders.LINEAR:
-        yield from (_state if index == 0 else _convolved)(config)
+        yield from (_state_shares if index == 0 else _convolution_shares)(config)
 
 
-def _state(config: ConfigurationFields) -> Iterator[Shares]:
+def _state_shares(config: ConfigurationFields) -> Iterator[Shares]:
     """The heads of a recurrent state."""
-    (first, *widths), _ = state_shape(config)
+    (size, *widths), _ = state_shape(config)
     if config.type in MAMBA_1:
-        yield Shares(first, widths[0], "channels", rows=True)
+        yield Shares(size, widths[0], "channels", rows=True)
         return
-    heads = first
+    heads = size
     if len(widths) == 1:  # channels of a Mamba-2
         heads = _mamba_heads(config)
-    numbers = first
+    numbers = size
     for width in widths:
         numbers *= width
     yield Shares(heads, numbers // heads, "heads of states")
 
 
-def _convolved(config: ConfigurationFields) -> Iterator[Shares]:
+def _convolution_shares(config: ConfigurationFields) -> Iterator[Shares]:
     """The channels of the convolution before a recurrence, by the heads that they belong to."""
-    (first, *widths), channels = state_shape(config)
+    (size, *widths), channels = state_shape(config)
     if config.has("linear_num_value_heads"):
         key_width, value_width = widths
         heads = config.size("linear_num_key_heads")
-        yield Shares(heads, 2 * key_width, "heads of keys of states", readers=first)
-        yield Shares(first, value_width, "heads of states")
+        yield Shares(heads, 2 * key_width, "heads of keys of states", readers=size)
+        yield Shares(size, value_width, "heads of states")
     elif config.has("linear_num_heads"):
-        yield Shares(first, channels // first, "heads of states")
+        yield Shares(size, channels // size, "heads of states")
     elif config.type in MAMBA_1:
-        yield Shares(first, 1, "channels", rows=True)
+        yield Shares(size, 1, "channels", rows=True)
     else:
         heads = _mamba_heads(config)
-        yield Shares(heads, first // heads, "heads of states")
+        yield Shares(heads, size // heads, "heads of states")
         groups = config.size("mamba_n_groups", "n_groups")
         yield Shares(groups, 2 * widths[0], "groups of heads of states", readers=heads)
 

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnbench.commands.model.renaming import renamed
+from attnbench.commands.model.renaming import with_known_names
 from attnbench.errors import UsageError, small_file
 
 INDEX = "model.safetensors.index.json"  # of weights in several files
 # of a model of text and images, valid for both
-SHARED = ("model_type", "dtype", "torch_dtype", "tie_word_embeddings", "quantization_config")
+SHARED = (
+    *("model_type", "dtype", "torch_dtype", "tie_word_embeddings"),
+    *("quantization_config", "quantization"),
+)
+# what models with several parts call the configuration of the one that writes text
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+POINTER = b"version https://git-lfs"  # begins what stands for a file that was not downloaded
 LARGEST = 1 << 20  # of a size; larger numbers are typos
 MOST_LAYERS = 10_000
-NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
+NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""), ("attn_config", ""))
 PER_LAYER = "per_layer_config"  # fields of single layers, by their number
 IN_PLACE_OF = ("global_head_dim", "num_global_key_value_heads")  # which have no effect beside it
 OTHER_KIND = "attention_other_setting"  # fields of all layers of the kind that it names
@@ -40,13 +46,20 @@ class ConfigurationFields:
         """Whether one of these fields has a value."""
         return any(self.values.get(name) is not None for name in names)
 
+    def require(self, *names: str) -> None:
+        """Raise `UsageError` if the file has none of these fields, not even null or 0."""
+        if not any(name in self.values for name in names):
+            raise self.error(
+                f"{' or '.join(map(repr, names))} is missing; add it, null where there is none"
+            )
+
     def size(
-        self, *names: str, least: int = 1, most: int = LARGEST, usual: int | None = None
+        self, *names: str, least: int = 1, most: int = LARGEST, default: int | None = None
     ) -> int:
-        """The whole number under the first of these names that has a value; `usual` if none has."""
+        """The whole number under the first of these names with a value; `default` if none has."""
         name = next(filter(self.has, names), None)
-        if name is None and usual is not None:
-            return usual
+        if name is None and default is not None:
+            return default
         if name is None:
             raise self.error(f"{' or '.join(map(repr, names))} is missing; add it")
         value = self.values[name]
@@ -56,7 +69,7 @@ class ConfigurationFields:
             )
         return value
 
-    def listed(self, name: str) -> list[Any]:
+    def list_of(self, name: str) -> list[Any]:
         """A list that is not empty; a string counts as the list of its letters."""
         value = self.values.get(name)
         entries = list(value) if isinstance(value, list | str) else []
@@ -77,10 +90,10 @@ class ConfigurationFields:
                 values.pop(name, None)
             values |= self._own_fields().get(index, {})
         if self.has(QUERY_HEADS):
-            values["num_attention_heads"] = dict(enumerate(self.listed(QUERY_HEADS))).get(index)
+            values["num_attention_heads"] = dict(enumerate(self.list_of(QUERY_HEADS))).get(index)
         other = values.get(OTHER_KIND)
         if isinstance(other, dict) and other.get("attention_type") == kind:
-            values |= renamed({**other, "model_type": self.type})[0]
+            values |= with_known_names({**other, "model_type": self.type})[0]
         if kind == "sliding_attention":
             values |= {
                 name.removeprefix(OF_WINDOWS): value
@@ -93,21 +106,32 @@ class ConfigurationFields:
         """The fields that single layers have of their own. Raises `UsageError`."""
         written = self.values[PER_LAYER]
         entries = written.items() if isinstance(written, dict) else [(written, None)]
-        found: dict[int, dict[str, Any]] = {}
-        for number, own in entries:
-            if not (str(number).isdecimal() and len(str(number)) < 8 and isinstance(own, dict)):
+        fields_by_layer: dict[int, dict[str, Any]] = {}
+        layers = self.layers if self.has("num_hidden_layers") else MOST_LAYERS
+        for number, entry in entries:
+            if not (str(number).isdecimal() and len(str(number)) < 8 and isinstance(entry, dict)):
                 raise self.error(
-                    f"{PER_LAYER!r} has {number!r}: {own!r}; write the fields of a layer under its"
-                    " number"
+                    f"{PER_LAYER!r} has {number!r}: {entry!r}; write the fields of a layer under"
+                    " its number"
                 )
-            found[int(number)] = own
-        return found
+            if int(number) >= layers:
+                raise self.error(
+                    f"{PER_LAYER!r} has layer {int(number)}, and the last of {layers} is"
+                    f" {layers - 1}"
+                )
+            fields_by_layer[int(number)] = entry
+        return fields_by_layer
 
     @property
     def dtype(self) -> str:
         """The number type that the file names, such as `bfloat16`; empty without one."""
-        names = (self.values.get(key) for key in ("dtype", "torch_dtype"))
-        return next((name for name in names if isinstance(name, str)), "").removeprefix("torch.")
+        for name in filter(self.has, ("dtype", "torch_dtype")):
+            number_type = self.values[name]
+            if isinstance(number_type, str):
+                return number_type.removeprefix("torch.")
+            if not isinstance(number_type, dict):  # which has one for each part of a model
+                raise self.error(f"{name!r} is {number_type!r}; write a name, as 'bfloat16'")
+        return ""
 
     def error(self, problem: str) -> UsageError:
         """An error about this file, to be raised."""
@@ -115,29 +139,45 @@ class ConfigurationFields:
 
 
 def weight_bytes(config: Path) -> int | None:
-    """The bytes of the weights beside a configuration, None where there are none."""
+    """The bytes of the weights beside a configuration, None where they are not known."""
     index = config.with_name(INDEX)
-    alone = config.with_name("model.safetensors")
+    single_file = config.with_name("model.safetensors")
     if index.is_file():
         with open(index, "rb") as file:  # the total comes first, before many names
             total = re.search(rb'"total_size":\s*(\d{1,18})\b', file.read(4096))
-        return int(total[1]) if total else None
-    return alone.stat().st_size if alone.is_file() else None
+        return int(total[1]) or None if total else None
+    if not single_file.is_file():
+        return None
+    with open(single_file, "rb") as file:
+        beginning = file.read(1024)
+    if not beginning.startswith(POINTER):
+        return single_file.stat().st_size
+    size = re.search(rb"^size (\d{1,18})$", beginning, re.MULTILINE)
+    return int(size[1]) if size else None
 
 
 def fields(path: Path) -> ConfigurationFields:
     """The fields of a file such as `config.json`; of a multimodal one, those of its text model."""
     file = str(path)
+    repeated: list[str] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in entries and entries[name] != value:
+                repeated.append(name)
+            entries[name] = value
+        return entries
+
     try:
-        values = json.loads(small_file(path).decode("utf-8-sig"))
+        values = json.loads(small_file(path).decode("utf-8-sig"), object_pairs_hook=once)
     except OSError as error:
         raise UsageError(f"{file!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file!r} is not JSON; give the config.json of a model") from error
-    text_only = False
-    if isinstance(values, dict) and isinstance(inner := values.get("text_config"), dict):
-        text_only = True
-        values = {name: values[name] for name in SHARED if name in values} | inner
+    if repeated:
+        raise UsageError(f"{file!r}: {repeated[0]!r} is there twice with two values; keep one")
+    values, text_only = _text_part(values)
     if not isinstance(values, dict) or not {"model_type", "num_hidden_layers"} & set(values):
         raise UsageError(
             f"{file!r} is not a model's configuration: no 'model_type' or 'num_hidden_layers';"
@@ -146,8 +186,20 @@ def fields(path: Path) -> ConfigurationFields:
     for name, prefix in NESTED:
         if isinstance(inner := values.get(name), dict):
             values = {prefix + key: value for key, value in inner.items()} | values
-    values, twice = renamed(values)
+    values, twice = with_known_names(values)
     config = ConfigurationFields(file, values, text_only=text_only)
     if twice:
         raise config.error(f"{twice!r} is another name of a field that has another value; keep one")
     return config
+
+
+def _text_part(values: Any) -> tuple[Any, bool]:
+    """The fields of the part of a model that writes text, and whether there are others."""
+    several = False
+    while isinstance(values, dict):
+        parts = [values[name] for name in TEXT_PARTS if isinstance(values.get(name), dict)]
+        if not parts:
+            break
+        values = {name: values[name] for name in SHARED if name in values} | parts[0]
+        several = True
+    return values, several

@@ -77,21 +77,23 @@ def rows(layers: Sequence[Layer], query: ContextQuery) -> list[BytesRow]:
 
     Recurrent states keep their type in 8 bits too. No single kind has all the memory.
     """
-    left = None if query.memory is None else query.memory - (query.weights or 0)
-    alike = {kind: [x for x in layers if x.kind == kind] for kind, *_ in layers}
-    found = [_row(kind, own, query, None) for kind, own in alike.items()]
-    found.append(_row(ALL, layers, query, left))
-    found.append(_row(f"{ALL}, 8 bits", layers, replace(query, item_bytes=1), left))
+    left_bytes = None if query.memory is None else query.memory - (query.weights or 0)
+    layers_by_kind = {kind: [x for x in layers if x.kind == kind] for kind, *_ in layers}
+    bytes_rows = [
+        _row(kind, layers_of_kind, query, None) for kind, layers_of_kind in layers_by_kind.items()
+    ]
+    bytes_rows.append(_row(ALL, layers, query, left_bytes))
+    bytes_rows.append(_row(f"{ALL}, 8 bits", layers, replace(query, item_bytes=1), left_bytes))
     full = [CachePart(layer.full) for layer in layers if layer.full]
     if full and not any(layer.full is None for layer in layers):
         instead = [Layer("", (part,), None) for part in full]
-        row = _row(INSTEAD, instead, query, left)
-        found.append(row._replace(layers=len(layers)))
+        row = _row(INSTEAD, instead, query, left_bytes)
+        bytes_rows.append(row._replace(layers=len(layers)))
     if query.weights is not None:
-        found.append(
+        bytes_rows.append(
             BytesRow("weights", len(layers), 0.0, (query.weights,) * len(query.lengths), None)
         )
-    return found
+    return bytes_rows
 
 
 def _row(kind: str, layers: Iterable[Layer], query: ContextQuery, memory: int | None) -> BytesRow:
@@ -102,13 +104,15 @@ def _row(kind: str, layers: Iterable[Layer], query: ContextQuery, memory: int | 
         for part, count in parts.items()
     }
 
-    def held(length: int, peak: bool = False) -> int:
+    def bytes_held(length: int, peak: bool = False) -> int:
         return sum(size * part.entries(length, peak) for part, size in sizes.items())
 
     longest = None
     if memory is not None:
-        fitting = bisect_right(range(1, LAST), memory, key=lambda length: held(length, peak=True))
+        fitting = bisect_right(
+            range(1, LAST), memory, key=lambda length: bytes_held(length, peak=True)
+        )
         longest = inf if fitting == LAST - 1 else fitting
     endless = {p: s for p, s in sizes.items() if p.max_entries == LAST and not p.remainder_only}
     per_token = sum(size / part.stride for part, size in endless.items())
-    return BytesRow(kind, len(layers), per_token, tuple(map(held, query.lengths)), longest)
+    return BytesRow(kind, len(layers), per_token, tuple(map(bytes_held, query.lengths)), longest)

@@ -13,13 +13,11 @@ from functools import cached_property
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
+from attnbench.analysis import Analysis, Conclusion, Estimate, Question, Row
 from attnbench.analysis.concluding import crossovers
-from attnbench.analysis.conclusions import Conclusion, Question
-from attnbench.analysis.report import Analysis
 from attnbench.analysis.statistics.curves import series_names
-from attnbench.analysis.statistics.estimate import Estimate, over_rounds
+from attnbench.analysis.statistics.estimate import over_rounds
 from attnbench.analysis.statistics.laps import Laps, by_pair, sweep_slope
-from attnbench.analysis.summary import Row
 from attnbench.records import Case, Mode, Outcome, Part, Selection, Sweep
 from attnbench.records.selection import layers
 
@@ -43,7 +41,7 @@ class LayerKind(NamedTuple):
 
     `mechanism` computes one of them, as `--models` has it; without one, `reason` says why, or is
     empty for layers without attention. All of them keep `per_token` bytes of each token, and
-    `kept` in all at each length.
+    `kept` in all at each length. `feeds`: whether it is the feed-forward of so many layers.
     """
 
     words: str
@@ -52,6 +50,7 @@ class LayerKind(NamedTuple):
     reason: str
     per_token: float
     kept: Mapping[int, int]
+    feeds: bool = False
 
 
 class Times(NamedTuple):
@@ -59,11 +58,25 @@ class Times(NamedTuple):
 
     A sum is there where every kind that has a mechanism was timed in a round; seconds and shares
     are then of such rounds alone, so that the sum is that of its kinds and the shares make 1.
+    `ratios` are of the layers without their feed-forwards over these, where both are in the sum.
     """
 
     seconds: Mapping[tuple[str, MeasuredAt], Estimate]
     shares: Mapping[tuple[str, MeasuredAt], Estimate]
     sums: Mapping[MeasuredAt, Estimate]
+    ratios: Mapping[MeasuredAt, Estimate]
+
+
+class AttentionShare(NamedTuple):
+    """Seconds of all layers but their feed-forwards, of these, and the share of the former.
+
+    `share` has the interval of the ratio of the two, which were paired.
+    """
+
+    place: MeasuredAt
+    attention: float
+    feed_forwards: float
+    share: Estimate
 
 
 class ModelCosts:
@@ -80,9 +93,9 @@ class ModelCosts:
         names = series_names(plan)
         chosen = {kind.mechanism for kind in kinds if kind.mechanism}
         matching = {
-            names[one.case.key]: mechanism
-            for one in plan
-            if (mechanism := mechanism_of(one.case, chosen)) is not None
+            names[planned.case.key]: mechanism
+            for planned in plan
+            if (mechanism := mechanism_of(planned.case, chosen)) is not None
         }
         self.mechanisms: Mapping[str, str] = matching
         self.rows = {
@@ -94,10 +107,14 @@ class ModelCosts:
         self.places = sorted(places, key=lambda p: (p.mode != DECODE, p.step, p.seq_len))
 
     @property
-    def lacking(self) -> list[LayerKind]:
+    def kinds_without_case(self) -> list[LayerKind]:
         """The kinds that can be measured and have no case in the sweep."""
-        known = {mechanism for mechanism, _ in self.rows}
-        return [kind for kind in self.kinds if kind.mechanism and kind.mechanism not in known]
+        measured_mechanisms = {mechanism for mechanism, _ in self.rows}
+        return [
+            kind
+            for kind in self.kinds
+            if kind.mechanism and kind.mechanism not in measured_mechanisms
+        ]
 
     @property
     def steps(self) -> list[MeasuredAt]:
@@ -105,20 +122,31 @@ class ModelCosts:
         return [p for p in self.places if p.mode == DECODE and p.step == self.places[0].step]
 
     @property
-    def main(self) -> list[MeasuredAt]:
+    def summed_steps(self) -> list[MeasuredAt]:
+        """Those of them at which every kind that can be measured was."""
+        return [place for place in self.steps if place in self.times.sums]
+
+    @property
+    def main_places(self) -> list[MeasuredAt]:
         """Those of the shortest step; without steps, all places."""
         return self.steps or self.places
 
     @property
-    def stepping(self) -> set[str]:
+    def step_series(self) -> set[str]:
         """The series of the shortest step."""
         cases = self.analysis.cases
         return {*cases.loc[cases["step"] == self.places[0].step, "series"]}
 
     @property
-    def several(self) -> bool:
+    def has_several_mechanisms(self) -> bool:
         """Whether more than one mechanism was measured."""
         return len({*self.mechanisms.values()}) > 1
+
+    @property
+    def compares_steps(self) -> bool:
+        """Whether steps of several mechanisms were measured, of which one may pay at a context."""
+        mixers = {kind.mechanism for kind in self.kinds if not kind.feeds}
+        return bool(self.steps) and len(mixers & {*self.mechanisms.values()}) > 1
 
     @cached_property
     def times(self) -> Times:
@@ -134,14 +162,16 @@ class ModelCosts:
         """The row of `summary` of one layer of a kind."""
         return self.rows.get((self.kinds[index].mechanism, place))
 
-    def measured(self, place: MeasuredAt) -> bool:
+    def is_measured(self, place: MeasuredAt) -> bool:
         """Whether any layer was timed there."""
         return any((kind.words, place) in self.times.seconds for kind in self.kinds)
 
     def flops(self, index: int, place: MeasuredAt) -> float:
         """The FLOPs of one iteration of all layers of a kind; NaN where unknown."""
         case = self.case(index, place)
-        return math.nan if case is None else float(case["flops"]) * self.kinds[index].layers
+        if case is None:
+            return math.nan
+        return float(case["flops"] / case["depth"]) * self.kinds[index].layers
 
     def all_flops(self, place: MeasuredAt) -> float:
         """The FLOPs of one iteration of all kinds that can be measured; NaN if one's are."""
@@ -149,23 +179,28 @@ class ModelCosts:
         return math.fsum(self.flops(i, place) for i in every if self.kinds[i].mechanism)
 
     @property
-    def largest(self) -> int:
+    def largest_kind(self) -> int:
         """The kind of those measured whose layers keep most of each token."""
-        kept = [kind.per_token / kind.layers for kind in self.kinds]
-        return max(range(len(kept)), key=lambda i: (self.kinds[i].mechanism != "", kept[i]))
+        bytes_per_layer = [kind.per_token / kind.layers for kind in self.kinds]
+        candidates = [i for i, kind in enumerate(self.kinds) if not kind.feeds] or range(
+            len(bytes_per_layer)
+        )
+        return max(candidates, key=lambda i: (self.kinds[i].mechanism != "", bytes_per_layer[i]))
 
     def pays_from(self, index: int) -> Conclusion | None:
         """At which contexts a step of this kind costs less than one of the largest."""
-        one = self.kinds[index].mechanism
-        other = self.kinds[self.largest].mechanism
-        known = [
-            each
-            for each in self.analysis.about(Question.FASTER_FROM, DECODE)
-            if each.series[0] in self.stepping
-            and self.mechanisms.get(each.series[0]) == one
-            and self.mechanisms.get(each.against[0]) == other
+        if self.kinds[index].feeds:
+            return None
+        mechanism = self.kinds[index].mechanism
+        other = self.kinds[self.largest_kind].mechanism
+        conclusions = [
+            conclusion
+            for conclusion in self.analysis.about(Question.FASTER_FROM, DECODE)
+            if conclusion.series[0] in self.step_series
+            and self.mechanisms.get(conclusion.series[0]) == mechanism
+            and self.mechanisms.get(conclusion.against[0]) == other
         ]
-        return known[0] if known else None
+        return conclusions[0] if conclusions else None
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Everything about each kind as data."""
@@ -179,15 +214,40 @@ class ModelCosts:
         """The numbers of all layers of a kind in one place."""
         key = self.kinds[index].words, place
         time, share = (
-            ends(name, known.get(key, UNKNOWN))
+            estimate_data(name, known.get(key, UNKNOWN))
             for name, known in (("time", self.times.seconds), ("share", self.times.shares))
         )
         return {**place._asdict(), "flops": self.flops(index, place), **time, **share}
 
+    @property
+    def is_whole_model(self) -> bool:
+        """Whether every layer and every feed-forward of the model can be measured."""
+        return not any(kind.reason for kind in self.kinds)
+
+    def attention_shares(self) -> Iterator[AttentionShare]:
+        """The share of all layers but their feed-forwards, in each place where all were timed.
+
+        None of a model of which something cannot be measured: that would be of no step of it.
+        """
+        for place in self.places if self.is_whole_model else ():
+            if ratio := self.times.ratios.get(place):
+                feeds = self.times.sums[place].point / (1 + ratio.point)
+                yield AttentionShare(place, ratio.point * feeds, feeds, share_of(ratio))
+
+    def shares(self) -> Iterator[dict[str, Any]]:
+        """The same as data."""
+        for share in self.attention_shares():
+            seconds = {"attention_time": share.attention, "feed_forward_time": share.feed_forwards}
+            yield {
+                **share.place._asdict(),
+                **seconds,
+                **estimate_data("attention_share", share.share),
+            }
+
     def sums(self) -> Iterator[dict[str, Any]]:
         """The sum of the kinds that can be measured, in each place where all of them were."""
         for place in [place for place in self.places if place in self.times.sums]:
-            yield {**place._asdict(), **ends("time", self.times.sums[place])}
+            yield {**place._asdict(), **estimate_data("time", self.times.sums[place])}
 
 
 def place_of(row: Row) -> MeasuredAt:
@@ -195,9 +255,17 @@ def place_of(row: Row) -> MeasuredAt:
     return MeasuredAt(str(row["mode"]), int(row["seq_len"]), int(row["step"]))
 
 
-def ends(name: str, estimate: Estimate) -> dict[str, float]:
+def estimate_data(name: str, estimate: Estimate) -> dict[str, float]:
     """An estimate with its interval as data."""
     return {f"{name}_{end}": getattr(estimate, end) for end in ENDS}
+
+
+def share_of(ratio: Estimate) -> Estimate:
+    """What part of two together the first is, by their ratio; between 0 and 1, as its interval."""
+    point, low, high = (
+        1.0 if math.isinf(end) else end / (1 + end) for end in (ratio.point, ratio.low, ratio.high)
+    )
+    return Estimate(point=point, low=low, high=high, kind=ratio.kind, df=ratio.df)
 
 
 def mechanism_of(case: Case, mechanisms: Iterable[str]) -> str | None:
@@ -206,48 +274,71 @@ def mechanism_of(case: Case, mechanisms: Iterable[str]) -> str | None:
     A case leaves out options that are the mechanism's defaults. None if it is of none of them, or
     could be of two.
     """
-    stacked = layers(case.mechanism)
-    if stacked:
-        return str(stacked[0]) if str(stacked[0]) in mechanisms else None
-    further: dict[str, int] = {}
+    stack = layers(case.mechanism)
+    if stack:
+        return str(stack[0]) if str(stack[0]) in mechanisms else None
+    extra_options: dict[str, int] = {}
     for mechanism in mechanisms:
         chosen = Selection.read(mechanism)
         if chosen.name == case.mechanism and {*case.options} <= {*chosen.options}:
-            further[mechanism] = len(chosen.options) - len(case.options)
-    least = [name for name, more in further.items() if more == min(further.values())]
+            extra_options[mechanism] = len(chosen.options) - len(case.options)
+    least = [name for name, more in extra_options.items() if more == min(extra_options.values())]
     return least[0] if len(least) == 1 else None
 
 
 def times(sweep: Sweep, names: Mapping[str, str], kinds: Sequence[LayerKind]) -> Times:
     """The times of a model with these kinds of layers; `names` are the mechanisms of each case."""
     chosen = [kind for kind in kinds if kind.mechanism]
-    wanted = {kind.mechanism for kind in chosen}
+    mechanisms = {kind.mechanism for kind in chosen}
     seconds: dict[tuple[str, MeasuredAt], list[float]] = {}
     shares: dict[tuple[str, MeasuredAt], list[float]] = {}
     sums: dict[MeasuredAt, list[float]] = {}
+    ratios: dict[MeasuredAt, list[float]] = {}
+    mixer_counts = layer_counts(kind for kind in chosen if not kind.feeds)
     for place, rounds in by_round(sweep, names).items():
-        whole = {
+        complete_rounds = {
             number: totals
-            for number, own in rounds.items()
-            if wanted and wanted <= own.keys() and (totals := summed(own, counted(chosen)))
+            for number, round_laps in rounds.items()
+            if mechanisms
+            and mechanisms <= round_laps.keys()
+            and (totals := sum_of_layers(round_laps, layer_counts(chosen)))
         }
-        if whole:
-            sums[place] = [median(totals.values()) for totals in whole.values()]
-        for number in whole or rounds:
+        if complete_rounds:
+            sums[place] = [median(totals.values()) for totals in complete_rounds.values()]
+        if complete_rounds and 0 < len(mixer_counts) < len(mechanisms):
+            ratios[place] = [
+                ratio_to_rest(rounds[n], mixer_counts, round_laps)
+                for n, round_laps in complete_rounds.items()
+            ]
+        for number in complete_rounds or rounds:
             for kind in chosen:
                 if (laps := rounds[number].get(kind.mechanism)) is None:
                     continue
                 seconds.setdefault((kind.words, place), []).append(
                     kind.layers * median(laps.values())
                 )
-                if number in whole:
-                    totals = whole[number]
+                if number in complete_rounds:
+                    totals = complete_rounds[number]
                     parts = [kind.layers * laps[pair] / total for pair, total in totals.items()]
                     shares.setdefault((kind.words, place), []).append(median(parts))
-    return additive(Times(estimated(seconds), estimated(shares), estimated(sums)))
+    return with_exact_sums(
+        Times(
+            estimates(seconds),
+            estimates(shares),
+            estimates(sums),
+            estimates(ratios),
+        ),
+        chosen,
+    )
 
 
-def counted(kinds: Iterable[LayerKind]) -> dict[str, int]:
+def ratio_to_rest(laps: Mapping[str, Laps], counts: Mapping[str, int], totals: Laps) -> float:
+    """So many layers of some mechanisms over the rest of the totals, median over pairs of laps."""
+    parts = sum_of_layers(laps, counts)
+    return median(parts[pair] / (total - parts[pair]) for pair, total in totals.items())
+
+
+def layer_counts(kinds: Iterable[LayerKind]) -> dict[str, int]:
     """How many layers each mechanism computes, over all kinds that it does."""
     counts: dict[str, int] = {}
     for kind in kinds:
@@ -255,7 +346,7 @@ def counted(kinds: Iterable[LayerKind]) -> dict[str, int]:
     return counts
 
 
-def additive(estimates: Times) -> Times:
+def with_exact_sums(estimates: Times, kinds: Sequence[LayerKind]) -> Times:
     """The same with sums that are the sums of their kinds, and shares that are of these sums.
 
     A median of sums is not quite the sum of medians, nor is a mean of logarithms: where noise is
@@ -263,22 +354,27 @@ def additive(estimates: Times) -> Times:
     """
     sums: dict[MeasuredAt, Estimate] = {}
     shares: dict[tuple[str, MeasuredAt], Estimate] = {}
-    for place, one in estimates.sums.items():
+    ratios: dict[MeasuredAt, Estimate] = {}
+    feeding = {kind.words for kind in kinds if kind.feeds}
+    for place, total_estimate in estimates.sums.items():
         parts = {key: own.point for key, own in estimates.seconds.items() if key[1] == place}
         total = math.fsum(parts.values())
-        sums[place] = moved(one, total)
+        sums[place] = with_point(total_estimate, total)
         for key, part in parts.items():
-            shares[key] = moved(estimates.shares[key], part / total)
-    return Times(estimates.seconds, shares, sums)
+            shares[key] = with_point(estimates.shares[key], part / total)
+        if ratio := estimates.ratios.get(place):
+            feeds = math.fsum(part for (words, _), part in parts.items() if words in feeding)
+            ratios[place] = with_point(ratio, (total - feeds) / feeds)
+    return Times(estimates.seconds, shares, sums, ratios)
 
 
-def moved(estimate: Estimate, point: float) -> Estimate:
+def with_point(estimate: Estimate, point: float) -> Estimate:
     """The estimate with another point, and the relative width of its interval."""
     factor = point / estimate.point
     return replace(estimate, point=point, low=estimate.low * factor, high=estimate.high * factor)
 
 
-def summed(laps: Mapping[str, Laps], counts: Mapping[str, int]) -> Laps:
+def sum_of_layers(laps: Mapping[str, Laps], counts: Mapping[str, int]) -> Laps:
     """Seconds of so many layers of each mechanism, in the pairs of laps that all of them have."""
     shared = set.intersection(*({*laps[name]} for name in counts))
     return {pair: math.fsum(n * laps[name][pair] for name, n in counts.items()) for pair in shared}
@@ -290,19 +386,19 @@ def by_round(
     """Seconds of one layer in each pair of laps, by place, round and the name of the case."""
     planned = {one.case.key: one for one in sweep.plan}
     slope = sweep_slope(sweep.runs, {key: one.block for key, one in planned.items()})
-    found: dict[MeasuredAt, dict[int, dict[str, Laps]]] = {}
+    laps_by_place: dict[MeasuredAt, dict[int, dict[str, Laps]]] = {}
     for run in sweep.runs:
-        timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in names
-        if timed and (pairs := by_pair(run.samples, slope)):
+        is_timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in names
+        if is_timed and (pairs := by_pair(run.samples, slope)):
             w = planned[run.case].case.workload
             depth = planned[run.case].depth
-            rounds = found.setdefault(MeasuredAt(str(w.mode), w.seq_len, w.step), {})
-            own = {pair: seconds / depth for pair, seconds in pairs.items()}
-            rounds.setdefault(run.round, {})[names[run.case]] = own
-    return found
+            rounds = laps_by_place.setdefault(MeasuredAt(str(w.mode), w.seq_len, w.step), {})
+            layer_laps = {pair: seconds / depth for pair, seconds in pairs.items()}
+            rounds.setdefault(run.round, {})[names[run.case]] = layer_laps
+    return laps_by_place
 
 
-def estimated(rounds: Mapping[Key, Sequence[float]]) -> dict[Key, Estimate]:
+def estimates(rounds: Mapping[Key, Sequence[float]]) -> dict[Key, Estimate]:
     """The estimate of each positive number over its rounds; without an interval after one."""
     logs = [[math.log(value) for value in own] for own in rounds.values()]
     once = [Estimate(point=math.exp(math.fsum(own) / len(own))) for own in logs]

@@ -64,6 +64,9 @@ class ModelFamily(NamedTuple):
     experts: what layers have in place of a feed-forward.
     beside: whether layers have the experts and the feed-forward.
     head_bias: of the output's head.
+    gated: whether attention's output has a gate with a map of its own.
+    positions: the field that counts trained positions, none without them.
+    embedding_norm: whether the embedding has a norm.
     """
 
     tied: Flag = UNTIED
@@ -78,6 +81,9 @@ class ModelFamily(NamedTuple):
     dense_width: str = "intermediate_size"
     experts: Experts | None = None
     head_bias: Flag = False
+    gated: bool = False
+    positions: str = ""
+    embedding_norm: bool = False
 
 
 def is_set(config: ConfigurationFields, flag: Flag) -> bool:
@@ -91,28 +97,34 @@ def is_set(config: ConfigurationFields, flag: Flag) -> bool:
     return usual if value is None else value
 
 
-def _every(config: ConfigurationFields, kind: str, index: int) -> bool:
+def _always(config: ConfigurationFields, kind: str, index: int) -> bool:
     return True
 
 
 def _after_dense(config: ConfigurationFields, kind: str, index: int) -> bool:
     """All but the first layers, or those that the file lists."""
     if config.has("mlp_layer_types"):
-        return config.listed("mlp_layer_types")[index : index + 1] != ["dense"]
-    if config.size("moe_layer_freq", usual=1) != 1:
+        return config.list_of("mlp_layer_types")[index : index + 1] != ["dense"]
+    if isinstance(config.values.get("moe_layer_freq"), list):
+        return config.list_of("moe_layer_freq")[index : index + 1] == [1]
+    if config.size("moe_layer_freq", default=1) != 1:
         raise config.error("'moe_layer_freq' is not read here")
     return index >= config.size("first_k_dense_replace", least=0)
 
 
-def _stepped(config: ConfigurationFields, kind: str, index: int) -> bool:
+def _after_number(config: ConfigurationFields, kind: str, index: int) -> bool:
+    return index >= config.size("num_dense_layers", least=0)
+
+
+def _periodic(config: ConfigurationFields, kind: str, index: int) -> bool:
     """Every so many layers, but for those that the file excludes."""
-    dense = config.listed("mlp_only_layers") if config.values.get("mlp_only_layers") else []
-    return index not in dense and (index + 1) % config.size("decoder_sparse_step", usual=1) == 0
+    dense = config.list_of("mlp_only_layers") if config.values.get("mlp_only_layers") else []
+    return index not in dense and (index + 1) % config.size("decoder_sparse_step", default=1) == 0
 
 
 def _interleaved(config: ConfigurationFields, kind: str, index: int) -> bool:
     if config.values.get("moe_layers"):
-        return index in config.listed("moe_layers")
+        return index in config.list_of("moe_layers")
     return (index + 1) % config.size("interleave_moe_layer_step") == 0
 
 
@@ -120,7 +132,7 @@ def _between(config: ConfigurationFields, kind: str, index: int) -> bool:
     last = config.values.get("moe_layer_end_index")
     last = config.layers - 1 if last in (None, -1) else config.size("moe_layer_end_index", least=0)
     first = config.size("moe_layer_start_index", least=0)
-    interval = config.size("moe_layer_interval", usual=1)
+    interval = config.size("moe_layer_interval", default=1)
     return (index + 1) % interval == 0 and first <= index <= last
 
 
@@ -134,21 +146,28 @@ def _of_kind(config: ConfigurationFields, kind: str, index: int) -> bool:
     return kind == MOE
 
 
-def _counted(config: ConfigurationFields, kind: str, index: int) -> bool:
+def _has_local_experts(config: ConfigurationFields, kind: str, index: int) -> bool:
     return config.size("num_local_experts", least=0) > 0
 
 
-def _several(number: str, width: str) -> Callable[[ConfigurationFields], int]:
-    """The width of as many shared experts as a field says; of none if it says nothing."""
+def _several_shared(
+    *number: str, width: str, required: bool = True
+) -> Callable[[ConfigurationFields], int]:
+    """The width of as many shared experts as a field says, of none if it is null.
+
+    required: whether the field has to be there, as types have a number of their own.
+    """
 
     def shared(config: ConfigurationFields) -> int:
-        many = config.size(number, least=0, usual=0)
+        if required:
+            config.require(*number)
+        many = config.size(*number, least=0, default=0)
         return many * config.size(width) if many else 0
 
     return shared
 
 
-def _wide(*names: str, least: int = 0) -> Callable[[ConfigurationFields], int]:
+def _width_of(*names: str, least: int = 0) -> Callable[[ConfigurationFields], int]:
     """The width that a field says."""
 
     def shared(config: ConfigurationFields) -> int:
@@ -160,35 +179,46 @@ def _wide(*names: str, least: int = 0) -> Callable[[ConfigurationFields], int]:
 LOCAL = ("num_local_experts", "num_experts")
 ROUTED = ("n_routed_experts", "num_local_experts", "num_experts")
 USED = ("num_experts_per_tok",)
-MIXTRAL = Experts(LOCAL, USED, "intermediate_size", _every)
-OLMOE = Experts(("num_experts", "num_local_experts"), USED, "intermediate_size", _every)
-QWEN = Experts(("num_experts", "num_local_experts"), USED, "moe_intermediate_size", _stepped)
-QWEN_SHARED = QWEN._replace(shared=_wide("shared_expert_intermediate_size"), shared_gate=True)
+MIXTRAL = Experts(LOCAL, USED, "intermediate_size", _always)
+OLMOE = Experts(("num_experts", "num_local_experts"), USED, "intermediate_size", _always)
+QWEN = Experts(("num_experts", "num_local_experts"), USED, "moe_intermediate_size", _periodic)
+QWEN_SHARED = QWEN._replace(shared=_width_of("shared_expert_intermediate_size"), shared_gate=True)
 DEEPSEEK = Experts(
     ROUTED,
     USED,
     "moe_intermediate_size",
     _after_dense,
-    _several("n_shared_experts", "moe_intermediate_size"),
+    _several_shared("n_shared_experts", "num_shared_experts", width="moe_intermediate_size"),
+)
+MIMO = DEEPSEEK._replace(
+    shared=_several_shared("n_shared_experts", width="moe_intermediate_size", required=False)
 )
 KIMI = DEEPSEEK._replace(
     number=("num_experts",),
     used=("num_experts_per_token", "num_experts_per_tok"),
-    shared=_several("num_shared_experts", "moe_intermediate_size"),
+    shared=_several_shared("num_shared_experts", "n_shared_experts", width="moe_intermediate_size"),
 )
-GRANITE = MIXTRAL._replace(shared=_wide("shared_intermediate_size"))
-LLAMA_4 = MIXTRAL._replace(sparse=_interleaved, shared=_wide("intermediate_size"))
-HUNYUAN = OLMOE._replace(used=("moe_topk",), sparse=_every, shared=_wide("intermediate_size"))
+AFMOE = KIMI._replace(used=USED, sparse=_after_number, correction=True)
+COHERE = OLMOE._replace(
+    sparse=_after_dense,
+    shared=_several_shared("num_shared_experts", width="intermediate_size"),
+)
+KOLIBRI = QWEN._replace(sparse=_always, shared=_width_of("shared_expert_intermediate_size"))
+LAGUNA = KOLIBRI._replace(sparse=_after_dense, correction=True)
+GRANITE = MIXTRAL._replace(shared=_width_of("shared_intermediate_size"))
+MINIMAX_3 = GRANITE._replace(sparse=_after_dense)
+LLAMA_4 = MIXTRAL._replace(sparse=_interleaved, shared=_width_of("intermediate_size"))
+HUNYUAN = OLMOE._replace(used=("moe_topk",), sparse=_always, shared=_width_of("intermediate_size"))
 ERNIE = Experts(
     ("moe_num_experts",),
     ("moe_k",),
     "moe_intermediate_size",
     _between,
-    _several("moe_num_shared_experts", "moe_intermediate_size"),
+    _several_shared("moe_num_shared_experts", width="moe_intermediate_size"),
     correction=True,
 )
 NEMOTRON = DEEPSEEK._replace(
-    sparse=_of_kind, shared=_wide("moe_shared_expert_intermediate_size", least=1)
+    sparse=_of_kind, shared=_width_of("moe_shared_expert_intermediate_size", least=1)
 )
 JAMBA = OLMOE._replace(sparse=_jamba)
 
@@ -199,12 +229,23 @@ WITH_MOE = BIASES._replace(experts=MIXTRAL)
 GEMMA = BIASES._replace(tied=TIED)
 LAYER_NORMS = ModelFamily(norm_size=2)
 MLA = LLAMA._replace(feed_bias=False, experts=DEEPSEEK)
+GLM_MOE = ModelFamily(
+    input_bias=ATTENTION_BIAS,
+    query_norm=A_HEAD,
+    has_query_norm=("use_qk_norm", False),
+    experts=DEEPSEEK,
+)
+CLASSIC = ModelFamily(  # with a bias wherever there can be one
+    tied=TIED, input_bias=True, output_bias=True, matrices=2, feed_bias=True, norm_size=2
+)
 BY_TYPE: Mapping[str, ModelFamily] = MappingProxyType(
     {
-        "ministral3 mistral phi3": PLAIN,
-        "internlm3 llama": LLAMA,
-        "granite": LLAMA,
-        "smollm3": LLAMA._replace(tied=TIED),
+        "ministral ministral3 mistral phi3": PLAIN,
+        "bamba exaone falcon_h1 granite internlm3 iquestcoder llama": LLAMA,
+        "cwm": PLAIN._replace(feed_bias=MLP_BIAS),
+        "granite_docling_text minicpm3 smollm3": LLAMA._replace(tied=TIED),
+        "exaone4": PLAIN._replace(query_norm=A_HEAD),
+        "exaone_moe": PLAIN._replace(query_norm=A_HEAD, experts=KIMI._replace(used=USED)),
         "olmo": BIASES._replace(norms=0),
         "olmo2 olmo3": BIASES._replace(query_norm=ALL_HEADS),
         "olmoe flex_olmo": BIASES._replace(query_norm=ALL_HEADS, experts=OLMOE),
@@ -213,9 +254,12 @@ BY_TYPE: Mapping[str, ModelFamily] = MappingProxyType(
             query_norm=ALL_HEADS, has_query_norm=("use_qk_norm", False), norms=1
         ),
         "cohere2": GEMMA._replace(norms=1),
+        "cohere2_moe": GEMMA._replace(
+            norms=1, dense_width="prefix_dense_intermediate_size", experts=COHERE
+        ),
         "granitemoe": WITH_MOE,
         "granitemoeshared": WITH_MOE._replace(experts=GRANITE),
-        "granitemoehybrid": WITH_MOE._replace(experts=GRANITE._replace(sparse=_counted)),
+        "granitemoehybrid": WITH_MOE._replace(experts=GRANITE._replace(sparse=_has_local_experts)),
         "ernie4_5": ModelFamily(
             tied=TIED, input_bias=USE_BIAS, output_bias=USE_BIAS, feed_bias=USE_BIAS
         ),
@@ -228,14 +272,17 @@ BY_TYPE: Mapping[str, ModelFamily] = MappingProxyType(
             head_bias=USE_BIAS,
         ),
         "hunyuan_v1_dense": BIASES._replace(query_norm=A_HEAD),
+        "hunyuan_vl_text": GEMMA._replace(query_norm=A_HEAD),
+        "hy_v3": LLAMA._replace(query_norm=A_HEAD, experts=KIMI._replace(used=USED)),
         "hunyuan_v1_moe": BIASES._replace(query_norm=A_HEAD, experts=HUNYUAN),
         "seed_oss": ModelFamily(
             input_bias=ATTENTION_BIAS_ON,
             output_bias=("attention_out_bias", False),
             feed_bias=MLP_BIAS,
         ),
+        "afmoe": BIASES._replace(query_norm=A_HEAD, norms=4, experts=AFMOE, gated=True),
         "apertus": BIASES._replace(query_norm=A_HEAD, matrices=2),
-        "arcee": LLAMA._replace(matrices=2),
+        "arcee cosmos3_edge_text": LLAMA._replace(matrices=2),
         "bitnet": BIASES,
         "helium": ModelFamily(input_bias=ATTENTION_BIAS, feed_bias=MLP_BIAS),
         "nemotron": LLAMA._replace(matrices=2, norm_size=2),
@@ -254,26 +301,48 @@ BY_TYPE: Mapping[str, ModelFamily] = MappingProxyType(
             matrices=2,
             norm_size=2,
         ),
-        "glm4": ModelFamily(input_bias=ATTENTION_BIAS_ON, norms=4),
-        "glm4_moe": ModelFamily(
-            input_bias=ATTENTION_BIAS,
-            query_norm=A_HEAD,
-            has_query_norm=("use_qk_norm", False),
-            experts=DEEPSEEK,
+        "jais2": ModelFamily(
+            input_bias=ATTENTION_BIAS_ON,
+            output_bias=ATTENTION_BIAS_ON,
+            feed_bias=("mlp_bias", True),
+            matrices=2,
+            norm_size=2,
         ),
-        "gemma": GEMMA,
+        "glm": ModelFamily(input_bias=ATTENTION_BIAS_ON),
+        "glm4 glm_image_text": ModelFamily(input_bias=ATTENTION_BIAS_ON, norms=4),
+        "glm4v_text": ModelFamily(input_bias=True, norms=4),
+        "glm_ocr_text": PLAIN._replace(norms=4),
+        "deepseek glm4_moe": GLM_MOE,
+        "glm4v_moe_text": ModelFamily(input_bias=ATTENTION_BIAS_ON, experts=DEEPSEEK),
+        "mimo_v2 mimo_v2_flash": ModelFamily(input_bias=ATTENTION_BIAS, experts=MIMO),
+        "solar_open": ModelFamily(
+            input_bias=ATTENTION_BIAS, experts=DEEPSEEK._replace(sparse=_always)
+        ),
+        "sarvam_moe": GLM_MOE._replace(has_query_norm=("use_qk_norm", True)),
+        "gemma vaultgemma youtu": GEMMA,
         "gemma2": GEMMA._replace(norms=4),
-        "gemma3_text gemma3n_text gemma4_text": GEMMA._replace(norms=4, query_norm=A_HEAD),
+        "gemma3_text gemma3n_text gemma4_text gemma4_unified_text": GEMMA._replace(
+            norms=4, query_norm=A_HEAD
+        ),
         "mixtral": PLAIN._replace(experts=MIXTRAL),
         "minimax minimax_m1 minimax_text_01": PLAIN._replace(experts=MIXTRAL),
+        "minimax_m3_vl minimax_m3_vl_text": PLAIN._replace(
+            query_norm=A_HEAD, dense_width="dense_intermediate_size", experts=MINIMAX_3
+        ),
         "minimax_m2": PLAIN._replace(query_norm=ALL_HEADS, experts=MIXTRAL),
-        "qwen2": ModelFamily(input_bias=True),
-        "qwen3": BIASES._replace(query_norm=A_HEAD),
-        "qwen3_moe": BIASES._replace(query_norm=A_HEAD, experts=QWEN),
+        "qwen2 qwen2_5_vl_text qwen2_vl_text": ModelFamily(input_bias=True),
+        "qwen2_moe": ModelFamily(input_bias=("qkv_bias", True), experts=QWEN_SHARED),
+        "qwen3 qwen3_vl_text": BIASES._replace(query_norm=A_HEAD),
+        "qwen3_moe qwen3_vl_moe_text": BIASES._replace(query_norm=A_HEAD, experts=QWEN),
+        "mellum": BIASES._replace(query_norm=A_HEAD, experts=QWEN),
+        "dots1": BIASES._replace(query_norm=A_HEAD, experts=DEEPSEEK),
+        "kolibri1": PLAIN._replace(norms=4, query_norm=A_HEAD, experts=KOLIBRI),
+        "laguna": BIASES._replace(query_norm=A_HEAD, experts=LAGUNA),
+        "muse_glimmer_text": BIASES._replace(norms=4, gated=True),
         "qwen3_5_text": BIASES._replace(query_norm=A_HEAD),
         "qwen3_next": BIASES._replace(query_norm=A_HEAD, experts=QWEN_SHARED),
         "qwen3_5_moe_text": BIASES._replace(
-            query_norm=A_HEAD, experts=QWEN_SHARED._replace(sparse=_every)
+            query_norm=A_HEAD, experts=QWEN_SHARED._replace(sparse=_always)
         ),
         "gpt_oss": ModelFamily(
             input_bias=ATTENTION_BIAS_ON,
@@ -283,7 +352,8 @@ BY_TYPE: Mapping[str, ModelFamily] = MappingProxyType(
         "llama4_text": BIASES._replace(dense_width="intermediate_size_mlp", experts=LLAMA_4),
         "deepseek_v2": MLA._replace(feed_bias=MLP_BIAS),
         "deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa kimi_k2": MLA,
-        "deepseek_v4": ModelFamily(experts=DEEPSEEK._replace(sparse=_every)),
+        "mistral4 sarvam_mla": MLA,
+        "deepseek_v4": ModelFamily(feed_bias=MLP_BIAS, experts=DEEPSEEK._replace(sparse=_always)),
         "kimi_linear": MLA._replace(tied=False, experts=KIMI),
         "mamba falcon_mamba": ModelFamily(tied=TIED, norms=1),
         "mamba2": ModelFamily(norms=1),
@@ -292,6 +362,34 @@ BY_TYPE: Mapping[str, ModelFamily] = MappingProxyType(
             tied=False, matrices=2, norms=1, feed_bias=MLP_BIAS, experts=NEMOTRON
         ),
         "lfm2": ModelFamily(tied=TIED, query_norm=A_HEAD),
+        "lfm2_moe": ModelFamily(
+            tied=TIED,
+            query_norm=A_HEAD,
+            experts=AFMOE._replace(shared=None, correction=False),
+        ),
+        "bloom": CLASSIC._replace(dense_width="", embedding_norm=True),
+        "gpt2": CLASSIC._replace(dense_width="n_inner", positions="n_positions"),
+        "gpt_neox": CLASSIC._replace(
+            tied=UNTIED, input_bias=ATTENTION_BIAS_ON, output_bias=ATTENTION_BIAS_ON
+        ),
+        "gptj": CLASSIC._replace(
+            tied=UNTIED,
+            input_bias=False,
+            output_bias=False,
+            norms=1,
+            dense_width="n_inner",
+            head_bias=True,
+        ),
+        "persimmon": CLASSIC._replace(
+            tied=UNTIED, query_norm=A_HEAD, has_query_norm=("qk_layernorm", True)
+        ),
+        "phi": CLASSIC._replace(
+            tied=UNTIED,
+            query_norm=A_HEAD,
+            has_query_norm=("qk_layernorm", False),
+            norms=1,
+            head_bias=True,
+        ),
     }
 )
 FAMILIES = MappingProxyType(

@@ -8,6 +8,9 @@ from attnbench.commands.model.configuration import ConfigurationFields
 from attnbench.commands.model.families import Experts, ModelFamily, is_set
 from attnbench.commands.model.weights import EXPERTS, FEED_FORWARD, NORMS, Weights
 
+# fields of the width of a feed-forward that is four times the model's without them
+FOUR_TIMES = ("", "n_inner")
+
 
 def after_mixer(
     config: ConfigurationFields, family: ModelFamily, kind: str, index: int
@@ -15,10 +18,10 @@ def after_mixer(
     """The feed-forward or the experts of a layer."""
     experts = family.experts
     if kind in (orders.MOE, orders.MLP) or config.type == "nemotron_h":
-        alone = {orders.MOE: True, orders.MLP: False}.get(kind)
-        if alone is None:
+        sparse_by_kind = {orders.MOE: True, orders.MLP: False}.get(kind)
+        if sparse_by_kind is None:
             return
-        sparse = alone
+        sparse = sparse_by_kind
     elif config.type in ("falcon_mamba", "mamba", "mamba2"):
         return
     else:
@@ -35,17 +38,19 @@ def after_mixer(
 
 def _dense_width(config: ConfigurationFields, family: ModelFamily, index: int) -> int:
     name = family.dense_width
+    if name in FOUR_TIMES and not config.has(name):
+        return 4 * config.size("hidden_size")
     if isinstance(config.values.get(name), list):
-        config = ConfigurationFields(config.file, {name: config.listed(name)[index]})
+        config = ConfigurationFields(config.file, {name: config.list_of(name)[index]})
         return config.size(name)
     width = config.size(name)
     if config.type == "lfm2" and is_set(config, ("block_auto_adjust_ff_dim", True)):
         factor = config.values.get("block_ffn_dim_multiplier", 1.0)
         if not isinstance(factor, int | float):
             raise config.error(f"'block_ffn_dim_multiplier' is {factor!r}; write a number")
-        multiple = config.size("block_multiple_of", usual=256)
+        multiple = config.size("block_multiple_of", default=256)
         width = multiple * ceil(int(factor * (2 * width // 3)) / multiple)
-    shared = config.size("num_kv_shared_layers", least=0, usual=0)
+    shared = config.size("num_kv_shared_layers", least=0, default=0)
     doubled = config.values.get("use_double_wide_mlp") is True
     if doubled and shared and index >= config.layers - shared > 0:
         width *= 2
@@ -73,13 +78,13 @@ def _experts(
     number = config.size(*experts.number)
     used = config.size(*experts.used)
     width = config.size(experts.width)
-    latent = config.size("moe_latent_size", usual=0) if config.type == "nemotron_h" else 0
+    latent = config.size("moe_latent_size", default=0) if config.type == "nemotron_h" else 0
     inner = latent or model
     if used > number:
         raise config.error(f"{used} experts of a token are more than the {number} of a layer")
     of_width = family.matrices * inner + (family.matrices - 1) * experts.bias
-    one = width * of_width
-    yield Weights(EXPERTS, number * one, width, rows=True, used=used * one)
+    expert = width * of_width
+    yield Weights(EXPERTS, number * expert, width, rows=True, used=used * expert)
     if experts.bias:
         yield Weights(EXPERTS, number * inner, used=used * inner)
     yield Weights(NORMS, number * (model + experts.bias + experts.correction))

@@ -7,7 +7,7 @@ from attnbench.commands.model.configuration import INDEX
 from attnbench.errors import UsageError, one_line
 
 
-def fetched(model: str) -> Path:
+def fetch(model: str) -> Path:
     """The config.json of OWNER/MODEL in the hub's cache, with the index of its weights beside it.
 
     A model whose weights are one file has no index. Raises `UsageError`.

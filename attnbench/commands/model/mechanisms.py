@@ -1,5 +1,9 @@
-"""Which registered mechanism computes each kind of layer of a configuration, at its true sizes."""
+"""Which registered mechanism computes each kind of layer of a configuration, at its true sizes.
 
+The feed-forwards of layers are kinds of their own.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,6 +16,7 @@ from attnbench.commands.model.configured_layers import (
     layers_with_fields,
 )
 from attnbench.commands.model.context import CachePart, Layer
+from attnbench.commands.model.feed_forwards import ALONE, CannotExpress, feed_forward
 from attnbench.commands.model.orders import FULL, SLIDING
 from attnbench.commands.model.states import MAMBA_1, state_shape
 from attnbench.records import Option, Selection
@@ -26,7 +31,8 @@ SINKS = ("gpt_oss",)
 WEIGHED = frozenset(
     (
         *("apertus", "arcee", "bailing_hybrid", "bamba", "bitnet", "chatglm", "cohere", "cohere2"),
-        *("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "ernie4_5", "ernie4_5_moe"),
+        *("deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4"),
+        *("ernie4_5", "ernie4_5_moe", "mimo_v2", "minimax_m3_vl"),
         *("falcon", "falcon_h1", "falcon_mamba", "flex_olmo", "gemma", "gemma2", "gemma3_text"),
         *("gemma3n_text", "gemma4_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa"),
         *("gpt_oss", "granite", "granitemoe", "granitemoehybrid", "granitemoeshared", "helium"),
@@ -55,7 +61,7 @@ class Kind(NamedTuple):
     """The layers of one kind: in words, their number, and what each keeps of the context.
 
     `mechanism` computes one of them, as `--models` has it; without one, `reason` says why, or is
-    empty for layers without attention.
+    empty for layers without attention. `feeds`: whether it is the feed-forward of so many layers.
     """
 
     words: str
@@ -63,6 +69,7 @@ class Kind(NamedTuple):
     parts: tuple[CachePart, ...]
     mechanism: str
     reason: str
+    feeds: bool = False
 
 
 class Measurable(NamedTuple):
@@ -72,30 +79,60 @@ class Measurable(NamedTuple):
     heads: int
     kinds: tuple[Kind, ...]
 
+    def without(self, left_out: Mapping[str, str]) -> "Measurable":
+        """The same without what is left out: mechanisms, each with the reason."""
+        kinds = (
+            kind._replace(mechanism="", reason=left_out[kind.mechanism])
+            if kind.mechanism in left_out
+            else kind
+            for kind in self.kinds
+        )
+        return self._replace(kinds=tuple(kinds))
 
-class CannotExpress(Exception):
-    """No mechanism here computes a kind of layer at its sizes; the message says why."""
 
+def measurable(path: Path, feeds: bool = True) -> Measurable:
+    """What of the model of a file such as `config.json` can be measured, if asked with `feeds`,
+    its feed-forwards.
 
-def measurable(path: Path) -> Measurable:
-    """What of the model of a file such as `config.json` can be measured. Raises `UsageError`."""
+    Raises `UsageError`.
+    """
     config = fields(path)
     width = config.size("hidden_size")
-    heads = config.size("num_attention_heads", usual=1)
+    heads = config.size("num_attention_heads", default=1)
     heads = heads if width % heads == 0 else 1
-    found: dict[str, Kind] = {}
-    for name, layer, own in layers_with_fields(config):
-        earlier = found.get(layer.kind)
-        if earlier is None:
-            mechanism = ""
-            reason = ""
-            try:
-                mechanism = _mechanism(own, name, layer, width, heads)
-            except CannotExpress as error:
-                reason = str(error)
-            earlier = Kind(layer.kind, 0, layer.parts, mechanism, reason)
-        found[layer.kind] = earlier._replace(layers=earlier.layers + 1)
-    return Measurable(width, heads, tuple(found.values()))
+    mixers: dict[str, Kind] = {}
+    feed_forwards: dict[str, Kind] = {}
+    for index, (name, layer, layer_fields) in enumerate(layers_with_fields(config)):
+        if not (feeds and name in ALONE):
+            mixer = mixers.get(layer.kind) or _mixer_kind(layer_fields, name, layer, width, heads)
+            mixers[layer.kind] = mixer._replace(layers=mixer.layers + 1)
+        feed = _feed_kind(layer_fields, name, index) if feeds else None
+        if feed is not None:
+            kind = feed_forwards.setdefault(feed.words, feed)
+            feed_forwards[feed.words] = kind._replace(layers=kind.layers + 1)
+    return Measurable(width, heads, (*mixers.values(), *feed_forwards.values()))
+
+
+def _mixer_kind(
+    config: ConfigurationFields, kind: str, layer: Layer, width: int, heads: int
+) -> Kind:
+    """A kind of layer by what it does before its feed-forward, as yet of no layer."""
+    mechanism = ""
+    reason = ""
+    try:
+        mechanism = _mechanism(config, kind, layer, width, heads)
+    except CannotExpress as error:
+        reason = str(error)
+    return Kind(layer.kind, 0, layer.parts, mechanism, reason)
+
+
+def _feed_kind(config: ConfigurationFields, kind: str, index: int) -> Kind | None:
+    """The feed-forward of a layer as a kind, as yet of no layer; None for a layer without one."""
+    try:
+        feed = feed_forward(config, kind, index)
+    except CannotExpress as error:
+        return Kind("feed-forward", 0, (), "", str(error), feeds=True)
+    return feed and Kind(feed.words, 0, (), feed.mechanism, "", feeds=True)
 
 
 def _mechanism(config: ConfigurationFields, kind: str, layer: Layer, width: int, heads: int) -> str:
@@ -108,36 +145,38 @@ def _mechanism(config: ConfigurationFields, kind: str, layer: Layer, width: int,
         raise CannotExpress("it reads what an earlier layer keeps")
     if "index of an earlier layer" in layer.kind:
         raise CannotExpress("no mechanism here reads by the index of an earlier layer")
-    name, options = (_linear if kind == orders.LINEAR else _attention)(config, kind)
+    name, options = (_recurrence_options if kind == orders.LINEAR else _attention_options)(
+        config, kind
+    )
     sizes = options.get("heads"), options.get("head_width")
     if sizes == (heads, width // heads) and name not in OTHER_HEADS:
         options = {key: value for key, value in options.items() if key not in HEADS}
     # by identity, since a size of 0 equals False
-    known = {
+    given_options = {
         key: value for key, value in options.items() if value is not None and value is not False
     }
-    return str(Selection(name=name, options=tuple(sorted(known.items()))))
+    return str(Selection(name=name, options=tuple(sorted(given_options.items()))))
 
 
 HEADS = ("heads", "head_width")
 OTHER_HEADS = ("mamba2",)  # whose heads, unless they are given, are not those of the workload
 
 
-def _attention(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
+def _attention_options(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     bias = config.values.get("attention_bias") is True
     if kind == orders.INDEXED:
-        return "indexed", _indexed(config) | {"bias": bias}
+        return "indexed", _indexed_options(config) | {"bias": bias}
     if config.has("kv_lora_rank"):
         if kind == SLIDING:
             raise CannotExpress("no mechanism here reads a window of latents")
         if config.type in FULL_GATES or config.values.get("mla_use_output_gate"):
             raise CannotExpress("no mechanism here reads latents and has a gate")
-        return "latent", _latent(config) | {"bias": bias}
+        return "latent", _latent_options(config) | {"bias": bias}
     full_ones = kind != SLIDING and config.values.get("attention_k_eq_v")
     if full_ones or config.type in KEYS_ARE_VALUES:
         raise CannotExpress("no mechanism here has keys that are its values")
     kv_heads, width = head_counts(config, kind)
-    if (values := config.size("v_head_dim", usual=width)) != width:
+    if (values := config.size("v_head_dim", default=width)) != width:
         raise CannotExpress(f"heads of values are {values} wide, of keys {width}")
     options: Options = {
         "heads": config.size("num_attention_heads"),
@@ -154,7 +193,7 @@ def _attention(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     return "sliding_window", options | {"window": config.size("sliding_window")}
 
 
-def _latent(config: ConfigurationFields) -> Options:
+def _latent_options(config: ConfigurationFields) -> Options:
     width = config.size("qk_nope_head_dim")
     if (values := config.size("v_head_dim")) != width:
         raise CannotExpress(
@@ -169,13 +208,13 @@ def _latent(config: ConfigurationFields) -> Options:
     }
 
 
-def _indexed(config: ConfigurationFields) -> Options:
+def _indexed_options(config: ConfigurationFields) -> Options:
     """Single tokens of latents by the index of DeepSeek-V3.2."""
-    read = _latent(config) if config.has("kv_lora_rank") else {}
-    rope = read.pop("rope", None)
-    if rope is None or 2 * rope != read["head_width"]:
+    latent_options = _latent_options(config) if config.has("kv_lora_rank") else {}
+    rope = latent_options.pop("rope", None)
+    if rope is None or 2 * rope != latent_options["head_width"]:
         raise CannotExpress("indexed reads latents whose keys have half as many rotated numbers")
-    return read | {
+    return latent_options | {
         "block": 1,
         "budget": config.size("index_topk"),
         "index_heads": config.size("index_n_heads"),
@@ -183,7 +222,7 @@ def _indexed(config: ConfigurationFields) -> Options:
     }
 
 
-def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
+def _recurrence_options(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     """A recurrence by what its fields say of it, as `states.state_shape` reads them."""
     (heads, *widths), _ = state_shape(config)
     if config.has("linear_num_value_heads"):
@@ -211,10 +250,10 @@ def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
         return "lightning", {"heads": heads, "head_width": widths[0]}
     if config.type in MAMBA_1:
         raise CannotExpress("no mechanism here is a Mamba-1")
-    return "mamba2", _mamba2(config, heads, widths[0])
+    return "mamba2", _mamba2_options(config, heads, widths[0])
 
 
-def _mamba2(config: ConfigurationFields, channels: int, state: int) -> Options:
+def _mamba2_options(config: ConfigurationFields, channels: int, state: int) -> Options:
     """The options of a Mamba-2 whose state has so many channels and, for each, `state` numbers."""
     heads = config.size("mamba_num_heads", "mamba_n_heads", "num_heads")
     groups = config.size("mamba_n_groups", "n_groups")

@@ -12,6 +12,12 @@ from attnbench.commands.model.mechanisms import GATED, SINKS
 from attnbench.commands.model.states import MAMBA_1, state_shape
 from attnbench.commands.model.weights import ATTENTION, STATES, Weights
 
+# types whose sliding layers alone have sinks
+WINDOW_SINKS = ("mimo_v2", "mimo_v2_flash")
+
+# types whose index is of blocks of keys
+BLOCK_INDEX = ("minimax_m3_vl", "minimax_m3_vl_text")
+
 
 def mixer(
     config: ConfigurationFields, family: ModelFamily, kind: str, layer: Layer
@@ -31,6 +37,12 @@ def mixer(
             yield from _index(config)
     elif kind in (orders.FULL, orders.SLIDING, orders.CHUNKED):
         yield from _attention(config, family, kind, shares=not layer.parts)
+    elif kind == orders.BOTH and config.type == "falcon_h1":
+        yield from _attention(config, family, kind, shares=False)
+        yield from _mamba_2(config)
+    elif kind == orders.INDEXED and config.type in BLOCK_INDEX:
+        yield from _attention(config, family, kind, shares=False)
+        yield _block_index(config)
     else:
         raise config.error(f"the weights of a layer {kind!r} of this type are not known here")
 
@@ -42,16 +54,20 @@ def _attention(
     model = config.size("hidden_size")
     heads = config.size("num_attention_heads")
     kv_heads, width = head_counts(config, kind)
-    values = config.size("v_head_dim", usual=width)
+    values = config.size("v_head_dim", default=width)
     inputs = model + is_set(config, family.input_bias)
     queries = heads * width * (2 if config.type in GATED else 1)
     same = config.values.get("attention_k_eq_v") is True and kind != orders.SLIDING
-    kept = 0 if shares else width if same else width + values
+    kept_width = 0 if shares else width if same else width + values
     yield Weights(ATTENTION, queries * inputs + heads * values * model, heads)
-    yield Weights(ATTENTION, kv_heads * kept * inputs, kv_heads, readers=heads)
+    yield Weights(ATTENTION, kv_heads * kept_width * inputs, kv_heads, readers=heads)
     if is_set(config, family.output_bias):
         yield Weights(ATTENTION, model)
-    if config.type in SINKS:
+    if family.gated:
+        yield Weights(ATTENTION, heads * width * model, heads)
+    if config.type == "laguna":
+        yield _laguna_gate(config, heads, width)
+    if config.type in SINKS or (config.type in WINDOW_SINKS and kind == orders.SLIDING):
         yield Weights(ATTENTION, heads, heads)
     if config.type == "bitnet":
         yield Weights(ATTENTION, model)
@@ -61,7 +77,16 @@ def _attention(
         yield Weights(ATTENTION, heads * width, heads)
         yield Weights(ATTENTION, kv_heads * width * (not shares), kv_heads, readers=heads)
     else:
-        yield Weights(ATTENTION, width * (1 if shares else 2))
+        yield Weights(ATTENTION, family.norm_size * width * (1 if shares else 2))
+
+
+def _laguna_gate(config: ConfigurationFields, heads: int, width: int) -> Weights:
+    """The map to a gate, which is of each head or of each number of a head."""
+    gating = config.values.get("gating", True)
+    if gating not in (True, "per-head", "per-element"):
+        raise config.error(f"'gating' is {gating!r}; write 'per-head' or 'per-element'")
+    numbers = width if gating == "per-element" else 1
+    return Weights(ATTENTION, heads * numbers * config.size("hidden_size"), heads)
 
 
 def _latent(config: ConfigurationFields, family: ModelFamily) -> Iterator[Weights]:
@@ -73,6 +98,7 @@ def _latent(config: ConfigurationFields, family: ModelFamily) -> Iterator[Weight
     inner = config.size("qk_nope_head_dim")
     values = config.size("v_head_dim")
     bias = is_set(config, family.input_bias)
+    config.require("q_lora_rank")
     if config.has("q_lora_rank"):
         query_rank = config.size("q_lora_rank")
         yield Weights(ATTENTION, query_rank * (model + bias + 1))
@@ -90,6 +116,13 @@ def _index(config: ConfigurationFields) -> Iterator[Weights]:
     width = config.size("index_head_dim")
     queries = config.size("q_lora_rank") * heads * width
     yield Weights(ATTENTION, queries + model * (width + heads) + 2 * width)
+
+
+def _block_index(config: ConfigurationFields) -> Weights:
+    """An indexer with norms of its queries and keys, which each card has whole."""
+    width = config.size("index_head_dim")
+    heads = config.size("index_n_heads") + 1
+    return Weights(ATTENTION, config.size("hidden_size") * heads * width + 2 * width)
 
 
 def _convolution(config: ConfigurationFields) -> Iterator[Weights]:
@@ -166,14 +199,18 @@ def _mamba_2(config: ConfigurationFields) -> Iterator[Weights]:
     heads = config.size("mamba_num_heads", "mamba_n_heads", "num_heads")
     groups = config.size("mamba_n_groups", "n_groups")
     window = config.size("mamba_d_conv", "conv_kernel")
-    named = config.type == "granitemoehybrid"
+    named = config.type in ("bamba", "falcon_h1", "granitemoehybrid")
     window += is_set(config, ("mamba_conv_bias" if named else "use_conv_bias", True))
     bias = is_set(config, ("mamba_proj_bias" if named else "use_bias", False))
+    normed, back = True, bias
+    if config.type == "falcon_h1":
+        normed = is_set(config, ("mamba_rms_norm", False))
+        back = is_set(config, ("projectors_bias", False))
     inputs = model + bias
-    channels = inner * (2 * inputs + window + 1 + model)
+    channels = inner * (2 * inputs + window + normed + model)
     yield Weights(STATES, channels + heads * (inputs + 3), heads)
     yield Weights(STATES, 2 * groups * state * (inputs + window), groups, readers=heads)
-    yield Weights(STATES, model * bias)
+    yield Weights(STATES, model * back)
 
 
 def _pooled(config: ConfigurationFields, kind: str, layer: Layer) -> Iterator[Weights]:

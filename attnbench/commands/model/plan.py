@@ -11,12 +11,14 @@ from attnbench.commands.model.context import BytesRow, ContextQuery, rows
 from attnbench.commands.model.parameters import parameters
 from attnbench.commands.model.requests import RequestsRow, fewest_cards, requests
 from attnbench.commands.model.sizing import WeightBytes, WeightOption, size_of, weight_bytes_on
-from attnbench.commands.model.weights import Weights, copied
+from attnbench.commands.model.weights import Weights, copied_text
 from attnbench.errors import UsageError
-from attnbench.records import ITEM_BYTES
+from attnbench.records import ITEM_BYTES, units
 
-QUANTIZED = "quantization_config"
-AHEAD = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+QUANTIZED = ("quantization_config", "quantization")
+AHEAD = (
+    *("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,7 @@ class CardPlan:
     requests: how many fit, nothing where that is not known.
     fewest: cards on which the shortest request fits, None where that is not asked or not known.
     remarks: what of the model is not counted, or counted otherwise than one may expect.
+    cache_remarks: number types of caches that the file names and that are not counted by.
     """
 
     cards: int
@@ -45,6 +48,7 @@ class CardPlan:
     requests: list[RequestsRow]
     fewest: int | None
     remarks: tuple[str, ...]
+    cache_remarks: tuple[str, ...]
 
     @property
     def parameters(self) -> int:
@@ -52,12 +56,12 @@ class CardPlan:
         return sum(one.numbers for one in self.counted)
 
     @property
-    def active(self) -> int:
+    def active_parameters(self) -> int:
         """The parameters that one token passes through."""
         return sum(one.active for one in self.counted)
 
     @property
-    def copied(self) -> list[str]:
+    def copied_caches(self) -> list[str]:
         """In words what of the caches several cards keep."""
         return list(dict.fromkeys(text for layer in self.layers for text in layer.copied))
 
@@ -65,15 +69,15 @@ class CardPlan:
     def copied_weights(self) -> list[str]:
         """In words which heads of the weights several cards hold."""
         texts = [
-            copied(
-                one.units,
-                f"heads of weights of {one.part}",
+            copied_text(
+                weights.units,
+                f"heads of weights of {weights.part}",
                 self.cards,
-                rows=one.rows,
-                readers=one.readers,
+                rows=weights.rows,
+                readers=weights.readers,
             )
-            for one in self.counted
-            if one.units > 1
+            for weights in self.counted
+            if weights.units > 1
         ]
         return list(dict.fromkeys(filter(None, texts)))
 
@@ -94,6 +98,13 @@ def card_plan(
     files: bytes of the weights beside the configuration, None without one.
     """
     counted, reason = counted_parameters(config)
+    remarks = []
+    if files is not None and 8 * files < sum(one.numbers for one in counted):
+        remarks.append(
+            f"The files of weights beside it have {units.size(files)}, less than a bit for each"
+            " parameter, so they are not all there and do not count."
+        )
+        files = None
     if option.bits is not None and not counted:
         raise UsageError(
             f"--weights: bits of a number need a count of parameters, and {reason}; write the"
@@ -122,7 +133,8 @@ def card_plan(
         layers=on_cards,
         requests=fitting,
         fewest=fewest,
-        remarks=tuple(_remarks(config)),
+        remarks=(*remarks, *_remarks(config)),
+        cache_remarks=tuple(_cache_remarks(config)),
     )
 
 
@@ -140,17 +152,21 @@ def written_bits(config: ConfigurationFields) -> Fraction | None:
     None if it is quantized, or names a type of another width than those of `ITEM_BYTES`.
     """
     dtype = config.dtype or "bfloat16"
-    if config.values.get(QUANTIZED) or dtype not in ITEM_BYTES:
+    if any(map(config.values.get, QUANTIZED)) or dtype not in ITEM_BYTES:
         return None
     return Fraction(8 * ITEM_BYTES[dtype])
 
 
-def with_longest(plan: CardPlan, whole: Sequence[BytesRow], query: ContextQuery) -> list[BytesRow]:
+def with_longest(
+    plan: CardPlan, model_rows: Sequence[BytesRow], query: ContextQuery
+) -> list[BytesRow]:
     """Rows of the context of a whole model, with the longest that fits on its cards."""
     on_card = rows(
         [layer.layer for layer in plan.layers], replace(query, weights=plan.weights.on_card)
     )
-    return [row._replace(longest=card.longest) for row, card in zip(whole, on_card, strict=True)]
+    return [
+        row._replace(longest=card.longest) for row, card in zip(model_rows, on_card, strict=True)
+    ]
 
 
 def plan_data(plan: CardPlan) -> dict[str, Any]:
@@ -162,27 +178,29 @@ def plan_data(plan: CardPlan) -> dict[str, Any]:
         "weight_bits": float(weights.bits) if weights.bits is not None else None,
         "weights_on_card": weights.on_card,
         "parameters": plan.parameters or None,
-        "active_parameters": plan.active or None,
+        "active_parameters": plan.active_parameters or None,
         "parameters_not_counted": plan.reason or None,
-        "parts": [_part(plan, part) for part in dict.fromkeys(one.part for one in plan.counted)],
+        "parts": [
+            _part_data(plan, part) for part in dict.fromkeys(one.part for one in plan.counted)
+        ],
         "requests": [row._asdict() for row in plan.requests],
         "fewest_gpus": plan.fewest,
-        "copied_caches": plan.copied,
+        "copied_caches": plan.copied_caches,
         "copied_weights": plan.copied_weights,
-        "remarks": list(plan.remarks),
+        "remarks": [*plan.remarks, *plan.cache_remarks],
     }
 
 
-def _part(plan: CardPlan, part: str) -> dict[str, Any]:
+def _part_data(plan: CardPlan, part: str) -> dict[str, Any]:
     """The numbers of one part of the weights."""
-    alike = [one for one in plan.counted if one.part == part]
+    alike = [weights for weights in plan.counted if weights.part == part]
     bits = plan.weights.bits
-    numbers = sum(one.numbers for one in alike)
-    on_card = sum((one.on_card(plan.cards) for one in alike), Fraction(0))
+    numbers = sum(weights.numbers for weights in alike)
+    on_card = sum((weights.on_card(plan.cards) for weights in alike), Fraction(0))
     return {
         "part": part,
         "parameters": numbers,
-        "active": sum(one.active for one in alike),
+        "active": sum(weights.active for weights in alike),
         "bytes": size_of(numbers, bits) if bits is not None else None,
         "bytes_on_card": size_of(on_card, bits) if bits is not None else None,
     }
@@ -192,7 +210,26 @@ def _remarks(config: ConfigurationFields) -> Iterator[str]:
     if not config.dtype:
         yield "The file names no number type: bfloat16 is taken."
     if config.text_only:
-        yield "Only the text model is counted, no encoders of images or sounds."
+        yield "Only the model of text is counted, no other part, as encoders of images or sounds."
     ahead = next((name for name in AHEAD if config.values.get(name)), None)
     if ahead is not None:
         yield f"Layers that predict further tokens ('{ahead}') are not counted."
+
+
+CACHE_TYPES = ("kv_cache_dtype", "kv_cache_scheme", "cache_dtype", "kv_cache_quant_algo")
+STATE_TYPES = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
+
+
+def _cache_remarks(config: ConfigurationFields) -> Iterator[str]:
+    """What the file says of the number types of caches, which follow from options of an engine."""
+    quantized = [config.values.get(name) for name in QUANTIZED]
+    places = [config.values, *(place for place in quantized if isinstance(place, dict))]
+    for name in CACHE_TYPES:
+        if any(place.get(name) not in (None, "auto", config.dtype) for place in places):
+            yield (
+                f"The file names a number type of caches ({name!r}); what is shown is in"
+                f" {config.dtype or 'bfloat16'}."
+            )
+    for name in STATE_TYPES:
+        if config.values.get(name) not in (None, "auto", "float32"):
+            yield f"States are counted in float32, and {name!r} is {config.values[name]!r}."

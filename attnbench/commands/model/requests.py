@@ -33,16 +33,20 @@ def requests(layers: Sequence[CardLayer], query: ContextQuery, weights: int) -> 
     As the equations need it, and with numbers of 8 bits; both also if layers with a window keep
     all tokens, where there are any.
     """
-    needed = [layer.layer for layer in layers]
+    needed_layers = [layer.layer for layer in layers]
     pages = [layer.pages for layer in layers]
-    kinds = [(NEEDED, needed)] + ([(PAGES, pages)] if pages != needed else [])
-    left = (query.memory or 0) - weights
-    found = []
-    for words, kept in kinds:
+    kinds = [(NEEDED, needed_layers)] + ([(PAGES, pages)] if pages != needed_layers else [])
+    left_bytes = (query.memory or 0) - weights
+    request_rows = []
+    for words, kept_layers in kinds:
         for name, item_bytes in ((words, query.item_bytes), (words + BITS_8, 1)):
-            sizes = tuple(_fullest(kept, item_bytes, length) for length in query.lengths)
-            found.append(RequestsRow(name, sizes, tuple(_fitting(left, size) for size in sizes)))
-    return found
+            sizes = tuple(_peak_bytes(kept_layers, item_bytes, length) for length in query.lengths)
+            request_rows.append(
+                RequestsRow(
+                    name, sizes, tuple(_number_that_fit(left_bytes, size) for size in sizes)
+                )
+            )
+    return request_rows
 
 
 def fewest_cards(
@@ -62,14 +66,14 @@ def fewest_cards(
     return None
 
 
-def _fitting(left: int, size: int) -> float:
+def _number_that_fit(left_bytes: int, size: int) -> float:
     """How many of a size fit into the bytes that are left."""
-    if left < 0:
+    if left_bytes < 0:
         return 0
-    return left // size if size else inf
+    return left_bytes // size if size else inf
 
 
-def _fullest(layers: Iterable[Layer], item_bytes: int, length: int) -> int:
+def _peak_bytes(layers: Iterable[Layer], item_bytes: int, length: int) -> int:
     """The most bytes that layers keep up to a length."""
     parts = Counter(part for layer in layers for part in layer.parts)
     return sum(

@@ -89,6 +89,6 @@ def size_of(numbers: int | Fraction, bits: Fraction) -> int:
     return ceil(numbers * bits / 8)
 
 
-def described(bits: Fraction) -> str:
+def bits_text(bits: Fraction) -> str:
     """`8 bits`, `4.25 bits`."""
     return f"{float(bits):g} {'bit' if bits == 1 else 'bits'}"

@@ -5,7 +5,7 @@ from math import inf
 
 from attnbench.commands.model.context import ALL, INSTEAD, BytesRow, ContextQuery
 from attnbench.commands.model.plan import CardPlan
-from attnbench.commands.model.sizing import COUNTED, FILES, described, size_of
+from attnbench.commands.model.sizing import COUNTED, FILES, bits_text, size_of
 from attnbench.commands.model.weights import HEAD, PARTS
 from attnbench.records import units
 from attnbench.report.grid import EMPTY, Cell, Table, number, words
@@ -16,7 +16,9 @@ NOT_COUNTED = (
 )
 
 
-def kept(rows: Sequence[BytesRow], query: ContextQuery, plan: CardPlan, title: str) -> Table:
+def context_table(
+    rows: Sequence[BytesRow], query: ContextQuery, plan: CardPlan, title: str
+) -> Table:
     """One row per kind of layer, and those of the whole model.
 
     rows: of the whole model, with the longest context that its cards hold.
@@ -33,7 +35,7 @@ def kept(rows: Sequence[BytesRow], query: ContextQuery, plan: CardPlan, title: s
         columns[units.tick(length)] = [number(row.at[index], units.size) for row in rows]
     if query.memory is not None:
         limit = units.round_tick(units.size(query.memory))
-        columns[f"Longest in {_cards(plan, limit)}"] = [_longest(row.longest) for row in rows]
+        columns[f"Longest in {_cards(plan, limit)}"] = [_length_cell(row.longest) for row in rows]
     sizes = {row.kind: row.at for row in rows}
     full = sizes.get(INSTEAD, sizes[ALL])
     times = [
@@ -48,11 +50,11 @@ def kept(rows: Sequence[BytesRow], query: ContextQuery, plan: CardPlan, title: s
         title=f"Bytes of the context: {title}",
         columns=tuple(columns),
         rows=tuple(zip(*columns.values(), strict=True)),
-        note=(needs + " ".join(_beside(plan))).strip(),
+        note=(needs + " ".join([*plan.cache_remarks, *_weights_notes(plan)])).strip(),
     )
 
 
-def _longest(longest: float | None) -> Cell:
+def _length_cell(longest: float | None) -> Cell:
     if longest is None:
         return EMPTY
     return Cell("any", inf) if longest == inf else number(longest, units.count)
@@ -63,7 +65,7 @@ def _cards(plan: CardPlan, memory: str) -> str:
     return memory if plan.cards == 1 else f"{plan.cards} × {memory}"
 
 
-def _beside(plan: CardPlan) -> Iterator[str]:
+def _weights_notes(plan: CardPlan) -> Iterator[str]:
     """Whether the memory holds the weights, and what would tell their bytes."""
     if plan.weights.total is not None:
         if plan.memory is not None:
@@ -85,25 +87,25 @@ def _beside(plan: CardPlan) -> Iterator[str]:
 def weights_table(plan: CardPlan, name: str) -> Table:
     """Parameters, those that one token passes through, and bytes, by part of the model."""
     bits = plan.weights.bits
-    parts = [part for part in PARTS if any(one.part == part for one in plan.counted)]
-    grid = []
+    parts = [part for part in PARTS if any(weights.part == part for weights in plan.counted)]
+    rows = []
     for part in (*parts, ""):
-        alike = [one for one in plan.counted if part in ("", one.part)]
-        numbers = sum(one.numbers for one in alike)
+        part_weights = [weights for weights in plan.counted if part in ("", weights.part)]
+        numbers = sum(weights.numbers for weights in part_weights)
         row = [
             words(part or "all parameters"),
             number(numbers, units.count),
-            number(sum(one.active for one in alike), units.count),
+            number(sum(weights.active for weights in part_weights), units.count),
             number(size_of(numbers, bits), units.size) if bits else EMPTY,
         ]
-        on_card = sum(one.on_card(plan.cards) for one in alike)
+        on_card = sum(weights.on_card(plan.cards) for weights in part_weights)
         if plan.cards > 1:
             row.append(number(size_of(on_card, bits), units.size) if bits else EMPTY)
-        grid.append(tuple(row))
+        rows.append(tuple(row))
     if plan.weights.source != COUNTED:
         source = "files beside it" if plan.weights.source == FILES else "as --weights says"
         sizes = [plan.weights.total, plan.weights.on_card][: 1 + (plan.cards > 1)]
-        grid.append((words(source), EMPTY, EMPTY, *(number(size, units.size) for size in sizes)))
+        rows.append((words(source), EMPTY, EMPTY, *(number(size, units.size) for size in sizes)))
     columns = ["Weights", "Parameters", "Active", "Bytes"]
     if plan.cards > 1:
         columns.append(f"On each of {plan.cards} cards")
@@ -111,12 +113,12 @@ def weights_table(plan: CardPlan, name: str) -> Table:
         name="weights",
         title=f"Weights: {name}",
         columns=tuple(columns),
-        rows=tuple(grid),
-        note=" ".join(_of_weights(plan)),
+        rows=tuple(rows),
+        note=" ".join(_parameters_notes(plan)),
     )
 
 
-def _of_weights(plan: CardPlan) -> Iterator[str]:
+def _parameters_notes(plan: CardPlan) -> Iterator[str]:
     """How parameters are counted, and what is not."""
     bits = plan.weights.bits
     yield "Active: what one token passes through, and the whole embedding."
@@ -127,14 +129,14 @@ def _of_weights(plan: CardPlan) -> Iterator[str]:
         )
     else:
         given = ", without scales and what a checkpoint keeps wider" if plan.bits_given else ""
-        yield f"Bytes by part: {described(bits)} for each parameter{given}."
+        yield f"Bytes by part: {bits_text(bits)} for each parameter{given}."
     if not any(one.part == HEAD for one in plan.counted):
         yield "The output's head is the embedding."
     if plan.cards > 1:
         yield (
             "Tensor parallelism divides heads and the rows of vocabularies, feed-forwards and"
-            " experts; what belongs to none (norms, routers, maps to latents, an index, biases of"
-            " outputs) is on each card. Of the cards the fullest is shown."
+            " experts; what belongs to none (norms, routers, positions, maps to latents, an index,"
+            " biases of outputs) is on each card. Of the cards the fullest is shown."
         )
     if plan.copied_weights:
         yield f"Not divided: {'; '.join(plan.copied_weights)}."
@@ -149,27 +151,27 @@ def requests_table(plan: CardPlan, query: ContextQuery, title: str) -> Table:
         columns[f"One of {tick}"] = [
             number(row.bytes_on_card[index], units.size) for row in plan.requests
         ]
-        columns[f"{tick} that fit"] = [_longest(row.requests[index]) for row in plan.requests]
+        columns[f"{tick} that fit"] = [_length_cell(row.requests[index]) for row in plan.requests]
     limit = _cards(plan, units.round_tick(units.size(plan.memory or 0)))
     return Table(
         name="requests",
         title=f"Requests that fit in {limit} beside the weights: {title} in caches",
         columns=tuple(columns),
         rows=tuple(zip(*columns.values(), strict=True)),
-        note=" ".join(_of_requests(plan, query)),
+        note=" ".join(_requests_notes(plan, query)),
     )
 
 
-def _of_requests(plan: CardPlan, query: ContextQuery) -> Iterator[str]:
+def _requests_notes(plan: CardPlan, query: ContextQuery) -> Iterator[str]:
     """What several cards keep, from how many cards on a request fits, and what is not counted."""
     if plan.cards > 1:
         yield "One: the bytes of a request on the fullest card."
-    if plan.copied:
-        yield f"Not divided among the cards: {'; '.join(plan.copied)}."
+    if plan.copied_caches:
+        yield f"Not divided among the cards: {'; '.join(plan.copied_caches)}."
     if not max(plan.requests[0].requests):
         shortest = units.tick(min(query.lengths))
-        more = f"; {plan.fewest} such cards hold one" if plan.fewest is not None else ""
+        remedy = f"; {plan.fewest} such cards hold one" if plan.fewest is not None else ""
         held = units.size(plan.weights.on_card or 0)
         card = "each card" if plan.cards > 1 else "the card"
-        yield f"No request of {shortest} fits: the weights need {held} of {card}{more}."
+        yield f"No request of {shortest} fits: the weights need {held} of {card}{remedy}."
     yield NOT_COUNTED

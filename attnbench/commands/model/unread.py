@@ -5,13 +5,17 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from attnbench.commands.model import orders
-from attnbench.commands.model.configuration import ConfigurationFields
+from attnbench.commands.model.configuration import (
+    IN_PLACE_OF,
+    PER_LAYER,
+    ConfigurationFields,
+)
 
 # what the names of fields hold that say how much of the context a layer keeps
 SIZES = re.compile(
     "kv|head|group|mamba|ssm|state|conv|index|sparse|window|share|cla(?!ss|mp|use)|latent|rank"
     "|compress|mixer|pattern|channels|kpool|layer_ids|cca|chunk|cross_attention|encoder_layers"
-    "|recurrent|loop|cycles|multi_query"
+    "|recurrent|loop|cycles|ut_steps|multi_query"
 )
 READ = frozenset(
     (
@@ -28,13 +32,16 @@ READ = frozenset(
         *("mamba_d_conv", "conv_kernel", "conv_L_cache", "mamba_d_state", "ssm_state_size"),
         *("state_size", "mamba_n_groups", "n_groups", "mamba_num_heads", "mamba_head_dim"),
         *("mamba_expand", "mamba_n_heads", "mamba_d_head", "num_heads", "full_attn_idxs"),
-        *("hybrid_override_pattern", "linear_attn_config", "sparse_attention_config"),
+        *("hybrid_override_pattern", "linear_attn_config", "sparse_attention_config", "q_head_dim"),
+        "attn_config",
     )
 )
 # read in files of some types alone, or known to change nothing there
 OF_TYPE: Mapping[str, Collection[str]] = MappingProxyType(
     {
+        "afmoe": ("num_limited_groups",),
         "axk2": ("gated_norm_rank",),
+        "bailing_hybrid": ("group_norm_size",),
         "bamba": ("attn_layer_indices",),
         "falcon_h1": (
             "mamba_d_ssm",
@@ -43,12 +50,19 @@ OF_TYPE: Mapping[str, Collection[str]] = MappingProxyType(
             "ssm_out_multiplier",
         )
         + ("ssm_multipliers", "mamba_norm_before_gate", "mamba_rms_norm", "projectors_bias"),
+        "kimi_linear": ("latent_moe_use_norm",),
+        "minimax_m2": ("shared_moe_mode",),
+        "minimax_text_01": ("shared_moe_mode",),
+        "nemotron_h": ("moe_latent_size",),
         "zaya": ("cca_time0", "cca_time1"),
-        "minimax_m3_vl": ("sparse_attention_freq",)
+        "minimax_m3_vl": ("sparse_attention_freq", "sparse_local_block", "sparse_score_type")
         + ("use_sparse_attention", "sparse_block_size", "sparse_topk_blocks"),
         "minimax_m3_vl_text": ("index_block_size", "index_local_blocks", "index_topk_blocks"),
-        "mimo_v2_flash": ("swa_head_dim", "swa_v_head_dim", "swa_num_attention_heads")
-        + ("swa_num_key_value_heads",),
+        **dict.fromkeys(
+            ("mimo_v2", "mimo_v2_flash"),
+            ("swa_head_dim", "swa_v_head_dim", "swa_num_attention_heads")
+            + ("swa_num_key_value_heads", "hybrid_layer_pattern"),
+        ),
         "step3p5": ("num_sliding_attention_heads", "share_expert_dim", "attention_other_setting"),
         "cohere2_moe": ("prefix_dense_sliding_window_pattern",),
         "evolla": ("resampler_dim_head", "resampler_heads", "resampler_num_latents")
@@ -59,10 +73,27 @@ OF_TYPE: Mapping[str, Collection[str]] = MappingProxyType(
         + ("use_shared_attention_adapter", "use_shared_mlp_adapter", "attention_hidden_size"),
     }
 )
-# of experts, biases, positions, kernels, training and tokens, none of which a cache holds
+# which hold the same wherever a file is read right: another size of the same thing is refused
+EQUAL: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "lfm2": {"conv_dim": "hidden_size", "conv_dim_out": "hidden_size"},
+        "lfm2_moe": {"conv_dim": "hidden_size", "conv_dim_out": "hidden_size"},
+        "hunyuan_v1_moe": {"attention_head_dim": "head_dim"},
+        "hunyuan_v1_dense": {"attention_head_dim": "head_dim"},
+        "step3p5": {"true_head_dim": "head_dim"},
+        # indexes without values in all layers that have one
+        "minimax_m3_vl": {"sparse_disable_index_value": "sparse_attention_freq"},
+    }
+)
+# parts of a file that are of other parts of a model, of positions, or of how numbers are stored
+OTHER_PARTS = re.compile(
+    "(^|_)vq_|vision|audio|image|video|speech|rope|quant|generation|task_specific"
+)
+# of experts, biases, positions, kernels, training, tokens, layers that predict further ones, and
+# the output's head, none of which a cache holds
 FREE = re.compile(
     "experts?(_|$)|expert_|(^|_)(bias|dropout|dtype|act|eps|theta|scaling|std|init|range)($|_)"
-    "|(image|video|audio|token|pad|bos|eos)_(token_)?index|rope|_loss"
+    "|(image|video|audio|token|pad|bos|eos)_(token_)?index|rope|_loss|^mtp_|lm_head|swiglu"
 )
 FREE_NAMES = frozenset(
     (
@@ -76,7 +107,8 @@ FREE_NAMES = frozenset(
         *("seconds_per_chunk", "num_code_groups", "mlp_only_layers", "use_head_wise_attn_gate"),
         *("linear_num_key_value_heads", "mamba_proj_bias", "index_share_for_mtp_iteration"),
         *("per_layer_config", "lm_head_bias", "pruned_heads", "embedding_rank"),
-        *("moe_layer_start_index", "moe_layer_end_index"),
+        *("moe_layer_start_index", "moe_layer_end_index", "use_grouped_topk", "use_grouped_mm"),
+        *("num_beam_groups", "clip_qkv"),
     )
 )
 
@@ -88,11 +120,34 @@ def refuse_unread(config: ConfigurationFields) -> None:
     """
     for name, value in config.values.items():
         plain = name in READ or name in FREE_NAMES or name in OF_TYPE.get(config.type, ())
+        same = EQUAL.get(config.type, {}).get(name)
+        plain = plain or (same is not None and value == config.values.get(same))
+        if name == "cla_share_factor" and config.values.get("use_cla") is False:
+            continue  # it says how many layers share a cache, if any do
         if not value or plain or name.endswith("vision_config"):
             continue
-        other = isinstance(value, dict) and not name.endswith("_config") and READ & value.keys()
-        if other or (SIZES.search(name) and not FREE.search(name)):
+        inner = _size_within(name, value)
+        if inner is not None:
+            raise config.error(
+                f"{name!r} has {inner!r}, which is not read here, so the bytes could be wrong"
+            )
+        if SIZES.search(name) and not FREE.search(name):
             raise config.error(f"{name!r} is not read here, so the bytes could be wrong")
+
+
+def _size_within(name: str, value: object) -> str | None:
+    """A field that may change sizes, in a dictionary or a list of them; None without one."""
+    if OTHER_PARTS.search(name):
+        return None
+    for part in value if isinstance(value, list) else [value]:
+        for inner, entry in part.items() if isinstance(part, dict) else ():
+            if not entry or inner in FREE_NAMES:
+                continue
+            if isinstance(entry, dict) and (deeper := _size_within(inner, entry)) is not None:
+                return deeper
+            if inner in READ or (SIZES.search(inner) and not FREE.search(inner)):
+                return str(inner)
+    return None
 
 
 # fields whose absence means another size than none, by the types of models in which it does
@@ -104,10 +159,12 @@ NEEDED: Mapping[str, Collection[str]] = MappingProxyType(
             *("kimi_k2", "kimi_linear", "longcat_flash", "minicpm3", "mistral4", "sarvam_mla"),
             "youtu",
         ),
+        "attn_config": ("dbrx",),
         "head_dim": ("zamba", "zamba2"),
         "indexer_types": ("hy_v4", "hy_v4_vl_text"),
         "num_kv_shared_layers": ("gemma3n_text",),
-        "v_head_dim": ("mimo_v2_flash",),
+        "v_head_dim": ("mimo_v2", "mimo_v2_flash"),
+        "global_head_dim": ("gemma4_text", "gemma4_unified_text"),
         "sliding_window": ("mistral", "moshi", "voxtral_realtime_text"),
     }
 )
@@ -116,8 +173,10 @@ NEEDED: Mapping[str, Collection[str]] = MappingProxyType(
 def refuse_missing(config: ConfigurationFields) -> None:
     """Raise `UsageError` where a type of model has a size of its own for a field that is absent."""
     for name, types in NEEDED.items():
-        if config.type in types and name not in config.values:
-            raise config.error(f"{name!r} is missing; add it, null where there is none")
+        if name in IN_PLACE_OF and config.has(PER_LAYER):
+            continue
+        if config.type in types:
+            config.require(name)
 
 
 # what the types of models are called that read all of their input at once
@@ -125,10 +184,17 @@ AT_ONCE = re.compile("(^|_)(vision|encoder|decoder|audio)(_|$)|bert($|_)|^t5")
 
 
 def refuse_at_once(config: ConfigurationFields) -> None:
-    """Raise `UsageError` for a model of unknown type that may keep no context.
+    """Raise `UsageError` for a model that keeps no context, or of unknown type that may keep none.
 
     What reads its whole input at once has layers of attention like others.
     """
+    sees_all = config.values.get("use_bidirectional_attention") in (True, "all")
+    if sees_all or config.values.get("is_causal") is False:
+        name = "use_bidirectional_attention" if sees_all else "is_causal"
+        raise config.error(
+            f"{name!r} is {config.values[name]!r}, as of a model that reads its whole input at"
+            " once, so it keeps no context"
+        )
     if config.type in orders.ORDERS or not config.has("model_type"):
         return
     sign = ""

@@ -63,7 +63,7 @@ def share(units: int, cards: int, *, rows: bool = False, readers: int = 0) -> Fr
     return Fraction(1, min(units, cards))
 
 
-def copied(units: int, what: str, cards: int, *, rows: bool = False, readers: int = 0) -> str:
+def copied_text(units: int, what: str, cards: int, *, rows: bool = False, readers: int = 0) -> str:
     """In words which of equal units several cards hold, nothing if the cards divide them.
 
     units: such as heads.

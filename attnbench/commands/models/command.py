@@ -10,12 +10,11 @@ import typer
 from attnbench.commands import console, options
 from attnbench.commands.options import argument, switch
 from attnbench.commands.stopping import stoppable
-from attnbench.devices.finding import AUTO, choose
+from attnbench.devices import AUTO, choose
 from attnbench.errors import UsageError
-from attnbench.mechanisms.catalogue.presets import expand
-from attnbench.records import units
-from attnbench.records.selection import layers
-from attnbench.report.grid import Table, words
+from attnbench.mechanisms import catalogue
+from attnbench.records import selection, units
+from attnbench.report import grid
 from attnbench.running.request.completion import mechanism_or_group
 
 CLASSES: Mapping[str, str] = MappingProxyType({
@@ -55,7 +54,7 @@ def models(
     matches = named(pattern)
     if stress and not verify:
         raise UsageError("--stress has no effect without --verify")
-    if verify and any(map(layers, matches)):
+    if verify and any(map(selection.layers, matches)):
         raise UsageError("--verify checks mechanisms; name the layers of a stack one by one")
     chosen = choose(AUTO)
 
@@ -73,8 +72,18 @@ def models(
 
 
 def named(pattern: str) -> list[str]:
-    """The mechanisms that a name, pattern, group or file means. Raises `UsageError`."""
-    return list(dict.fromkeys(chosen.name for chosen in expand(pattern)))
+    """The mechanisms that a name, pattern, group or file means.
+
+    Raises `UsageError`, also for options and forms of one, of which nothing is shown or checked.
+    """
+    chosen = catalogue.expand(pattern)
+    one = next((each for each in chosen if each.form or each.options), None)
+    if one is not None and not pattern.startswith("@"):
+        raise UsageError(
+            f"{pattern!r} has a form or options; mechanisms are shown and checked in all their"
+            f" forms, with the usual options: write {one.name}"
+        )
+    return list(dict.fromkeys(one.name for one in chosen))
 
 
 def show_checks(checked: dict[str, list[dict[str, str]]], as_json: bool) -> None:
@@ -108,8 +117,10 @@ def show_words(
     title: str, columns: tuple[str, ...], rows: Sequence[Sequence[str]], note: str
 ) -> None:
     """Print a table of text."""
-    cells = tuple(tuple(map(words, row)) for row in rows)
-    console.show(Table(name=title.lower(), title=title, columns=columns, rows=cells, note=note))
+    cells = tuple(tuple(map(grid.words, row)) for row in rows)
+    console.show(
+        grid.Table(name=title.lower(), title=title, columns=columns, rows=cells, note=note)
+    )
 
 
 def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -123,7 +134,8 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
     survey = [f"{code} {CLASSES[code]}" for code in OF_SURVEY]
     others = [f"{code} {CLASSES[code]}" for code in CLASSES if code not in OF_SURVEY]
     classes = f"Classes of the survey: {', '.join(survey)}; others: {', '.join(others)}."
-    show_words("Mechanisms", columns, lines, f"{note} {FORMS} {classes}")
+    groups = f"Groups, for --models: {', '.join(catalogue.GROUPS)}."
+    show_words("Mechanisms", columns, lines, f"{note} {FORMS} {classes} {groups}")
 
 
 def class_in_words(family: str) -> str:

@@ -5,13 +5,11 @@ from dataclasses import astuple
 
 import pandas as pd
 
+from attnbench.analysis import Analysis, Answer, Basis, Conclusion, Question, Value
 from attnbench.analysis.concluding import basis, left_out, plans
-from attnbench.analysis.conclusions import Answer, Basis, Conclusion, Question, Value
-from attnbench.analysis.report import Analysis
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
 from attnbench.errors import UsageError
-from attnbench.records import MISSING, Cause, units
-from attnbench.records.metrics import MEMORY, TIME
+from attnbench.records import MISSING, Cause, metrics, units
 
 
 def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = None) -> pd.DataFrame:
@@ -26,7 +24,7 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
         lengths = units.few(analysis.answers.lengths, most=20)
         raise UsageError(f"the sweep has no length {seq_len}; it has {lengths}")
     late = (cases["cause"] == Cause.BUDGET) | (cases["outcome"] == MISSING)
-    excluded = cases["suspect"].mask(cases[TIME].isna() & ~late, cases["reason"])
+    excluded = cases["suspect"].mask(cases[metrics.TIME].isna() & ~late, cases["reason"])
     excluded = excluded.mask(cases["shows_launches"] & (excluded == ""), SHOWS_LAUNCHES)
     if memory_bytes is not None:
         reasons = {
@@ -35,15 +33,17 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
         }
         why = [reasons[place] for place in zip(cases["mode"], cases["series"], strict=True)]
         excluded = excluded.mask(excluded == "", why)
-    peak = cases[MEMORY].fillna(cases["predicted_bytes"])
     rows = []
-    cases = cases.assign(**{MEMORY: peak}, excluded=excluded)
+    cases = cases.assign(excluded=excluded)
     for (mode, _), block in cases.groupby(["mode", "sizes"], sort=False):
-        chosen = block[(block["excluded"] == "") & (block[TIME] > 0)]
+        chosen = block[(block["excluded"] == "") & (block[metrics.TIME] > 0)]
         places = analysis.standings.places([*chosen["series"]], str(mode), seq_len)
         ranks = [(p.series, p.rank, *astuple(p.margin)) for p in places]
         ranked = pd.DataFrame(ranks, columns=["series", "rank", "ratio", "low", "high"])
-        rows += [ranked.merge(block), block.drop(chosen.index).sort_values(["excluded", TIME])]
+        rows += [
+            ranked.merge(block),
+            block.drop(chosen.index).sort_values(["excluded", metrics.TIME]),
+        ]
     return pd.concat(rows, ignore_index=True)
 
 
@@ -57,8 +57,8 @@ def fitting(analysis: Analysis, seq_len: int, memory_bytes: float) -> Iterator[C
     for plan in plans(analysis.cases, analysis.sweep.request):
         rows = plan.cases[plan.cases["seq_len"] == seq_len]
         for row in rows.to_dict("records"):
-            measured = row[MEMORY] > 0
-            peak = float(row[MEMORY] if measured else row["predicted_bytes"])
+            measured = row[metrics.MEMORY] > 0
+            peak = float(row[metrics.MEMORY] if measured else row["predicted_bytes"])
             answer = Answer.FITS
             reason = ""
             if peak > memory_bytes:
@@ -80,7 +80,7 @@ def fitting(analysis: Analysis, seq_len: int, memory_bytes: float) -> Iterator[C
                 basis=Basis.COUNTED if measured else Basis.PREDICTED,
                 series=(series,),
                 value=Value(point=peak),
-                quantity=MEMORY,
+                quantity=metrics.MEMORY,
                 missing=() if measured else (seq_len,),
                 reason=reason,
                 decided_by="" if measured else plan.reaching([plan.endings[series, seq_len]]),
@@ -110,20 +110,20 @@ def recommendations(
             next_one = rivals.iloc[0]
             rival = str(next_one["series"])
             value = Value(point=next_one["ratio"], low=next_one["low"], high=next_one["high"])
-        least = float(ranked[TIME].iloc[0]) if len(ranked) else float("nan")
+        least = float(ranked[metrics.TIME].iloc[0]) if len(ranked) else float("nan")
         open_ = block[block["rank"].isna() & (block["excluded"] == "")]
         length = int(block["seq_len"].iloc[0])
-        lost = tuple(left_out(open_, TIME, least, plan.failing(length)))
+        lost = tuple(left_out(open_, metrics.TIME, least, plan.failing(length)))
         conclusion = Conclusion(
             question=Question.FASTEST,
             answer=answer,
             mode=plan.mode,
             scope=plan.scope([length] if len(ranked) else []),
-            basis=basis(TIME),
+            basis=basis(metrics.TIME),
             series=tuple(map(str, first["series"])),
             against=tuple(map(str, rivals["series"])),
             value=value or Value(),
-            quantity=TIME,
+            quantity=metrics.TIME,
             rival=rival or "",
             left_out=lost,
             decided_by=plan.repeating()

@@ -10,7 +10,7 @@ import typer
 from attnbench.commands import console, options
 from attnbench.commands.options import argument, option
 from attnbench.commands.publishing import analysed
-from attnbench.report.names import named
+from attnbench.report import names
 from attnbench.running.request import axes
 
 
@@ -24,7 +24,7 @@ def recommend(
     from attnbench.commands.recommend.analysis import fitting, recommend, recommendations
     from attnbench.commands.recommend.page import ranking, recommended
 
-    limit = axes.memory(memory, "--memory") if memory else None
+    limit = axes.memory(memory, "--memory") if memory is not None else None
     analysis = analysed(sweep)
     at = axes.size(length, "--length", axes.LONGEST)
     rows = recommend(analysis, at, limit)
@@ -35,6 +35,8 @@ def recommend(
         console.data({"conclusions": [asdict(one) for one in conclusions], "cases": rows})
     else:
         console.out().print(*starmap(recommended, advice), "", sep="\n")
-        console.show(*named([ranking(rows)], analysis.answers.series, analysis.suspects))
+        console.show(
+            *names.with_labels([ranking(rows)], analysis.answers.series, analysis.suspects)
+        )
     if limit and rows["excluded"].all():
         raise typer.Exit(1)

@@ -1,13 +1,8 @@
 """What to choose at one length: a sentence for each mode, and a ranking."""
 
-from attnbench.analysis.conclusions import Answer, Conclusion, Expected
-from attnbench.analysis.summary import Frame, Row
-from attnbench.records import units
-from attnbench.records.metrics import MEMORY
-from attnbench.report.conclusions import in_order
-from attnbench.report.cost_tables import counted, factor, milliseconds, per_layer
-from attnbench.report.grid import Cell, Column, Table, bounded, number, table
-from attnbench.report.styles import labels
+from attnbench.analysis import Answer, Conclusion, Expected, Frame, Row
+from attnbench.records import metrics, units
+from attnbench.report import cost_tables, grid, phrases, styles
 
 
 def recommended(conclusion: Conclusion, block: Frame) -> str:
@@ -16,8 +11,8 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
     `block` are the rows of `recommend` that the conclusion is about. What was excluded stands in
     the table.
     """
-    names = labels(block["series"], block.loc[block["suspect"] != "", "series"].to_list())
-    leaders = in_order([names[name] for name in conclusion.series])
+    names = styles.labels(block["series"], block.loc[block["suspect"] != "", "series"].to_list())
+    leaders = phrases.in_order([names[name] for name in conclusion.series])
     match conclusion.answer:
         case Answer.TIE:
             sentence = f"{leaders} tie"
@@ -29,7 +24,7 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
             sentence = "nothing that may be ranked was timed"
         case _:
             value = conclusion.value
-            ratio = factor(value.point, value.low, value.high)
+            ratio = cost_tables.factor(value.point, value.low, value.high)
             of = f" (of {conclusion.measured} timed)" if len(block) > conclusion.measured else ""
             sentence = f"{leaders}{of}; {names[conclusion.rival]} needs {ratio} the time"
     late = block[block["rank"].isna() & (block["excluded"] == "") & (block["predicted_s"] > 0)]
@@ -50,28 +45,44 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
     return f"{where} at {units.count(block['seq_len'].iloc[0])}: {sentence}."
 
 
-def ranking(advice: Frame) -> Table:
+def ranking(advice: Frame) -> grid.Table:
     """A row for each series, in the order of `recommend`."""
-    return table(
+    length = units.count(advice["seq_len"].iloc[0])
+    return grid.table(
         advice.to_dict("records"),
         [
-            Column.words("Mechanism", "series"),
-            Column.words("Mode", "mode"),
-            Column.number("Rank", "rank", units.count),
-            Column("Time, ms", _time),
-            Column("To the first, ×", lambda row: bounded(row["ratio"], row["low"], row["high"])),
-            Column("Peak, MiB", lambda row: counted(row[MEMORY] / units.MIB)),
-            Column.words("Excluded", "excluded"),
+            grid.Column.words("Mechanism", "series"),
+            grid.Column.words("Mode", "mode"),
+            grid.Column.number("Rank", "rank", units.count),
+            grid.Column("Time, ms", _time),
+            grid.Column(
+                "To the first, ×", lambda row: grid.bounded(row["ratio"], row["low"], row["high"])
+            ),
+            grid.Column("Peak, MiB", _peak),
+            grid.Column.words("Excluded", "excluded"),
         ],
         name="ranking",
-        title=f"Ranking at N = {units.count(advice['seq_len'].iloc[0])}{per_layer(advice)}",
+        title=f"Ranking at N = {length}{cost_tables.per_layer(advice)}",
         note="Series that tie share a rank; intervals of ratios hold at 95 % for all pairs at once."
-        " Peaks, and so --memory, are of one case, not of a whole language model.",
+        " Peaks, and so --memory, are of one case, not of a whole language model."
+        + (f" {cost_tables.MISSED['uncounted'][1]}" if any(advice["uncounted"]) else ""),
     )
 
 
-def _time(row: Row) -> Cell:
+def _peak(row: Row) -> grid.Cell:
+    """The peak that was measured, marked where it misses memory, or the predicted one."""
+    if units.has_value(row[metrics.MEMORY]):
+        cell = cost_tables.counted(row[metrics.MEMORY] / units.MIB)
+        mark = cost_tables.MISSED["uncounted"][0] if row["uncounted"] else ""
+        return cell._replace(text=cell.text + mark)
+    if not row["predicted_bytes"] > 0:
+        return grid.EMPTY
+    guess = row["predicted_bytes"] / units.MIB
+    return grid.number(guess, lambda mib: f"{units.plain(mib)} predicted")
+
+
+def _time(row: Row) -> grid.Cell:
     if row["predicted_s"] > 0:
         guess = 1e3 * row["batch_scale"] * row["predicted_s"]
-        return number(guess, lambda ms: f"{units.plain(ms)} predicted")
-    return milliseconds(row, row["batch_scale"])
+        return grid.number(guess, lambda ms: f"{units.plain(ms)} predicted")
+    return cost_tables.milliseconds(row, row["batch_scale"])

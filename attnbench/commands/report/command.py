@@ -29,7 +29,7 @@ def report(
         complete=completion.words(ReportSize),
     ),
     slopes: bool = switch(
-        "--slopes", "Show in figures how steep costs are that grow as N and as N²."
+        "--slopes", "Show in figures and charts how steep costs are that grow as N and N²."
     ),
     json_: bool = options.as_json(),
     against: str | None = option(
@@ -38,7 +38,7 @@ def report(
     out: Path | None = option("FOLDER", "Folder for the report.  [default: the sweep's]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
-    if always := ALWAYS & {*axes.listed(formats)}:
+    if always := ALWAYS & {*axes.words_of(formats)}:
         others = ", ".join((*axes.FORMATS, *axes.EXPORTS))
         raise UsageError(
             f"--formats {formats!r}: {min(always)} is always written; further ones are {others}"

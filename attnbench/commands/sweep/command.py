@@ -17,7 +17,7 @@ from attnbench.running.request.options import read
 @with_sweep_options()
 def sweep(
     written: Mapping[str, Any],
-    measured: Annotated[
+    mechanism_names: Annotated[
         list[str] | None,
         argument("MECHANISM", "What to measure, as in --models, such as mine.py.", mechanisms),
     ] = None,
@@ -32,9 +32,9 @@ def sweep(
     json_: bool = shared.as_json(HelpPanel.OUTPUT),
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
-    if measured:
-        named = [*measured, *written.get("models", ())]
-        written = {**written, **read({"models": ",".join(dict.fromkeys(named))})}
+    if mechanism_names:
+        models = [*mechanism_names, *written.get("models", ())]
+        written = {**written, **read({"models": ",".join(dict.fromkeys(models))})}
     show = partial(publish, as_json=True) if json_ else publish
     sweep_with(
         written,

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from attnbench.commands import console
 from attnbench.commands.options import argument, option
-from attnbench.records.storage import merging
-from attnbench.records.units import few, many
+from attnbench.records import storage, units
 
 
 def merge(
@@ -18,13 +17,13 @@ def merge(
     Merges the shards that exist, and names those that are missing, here and in every report. The
     exit code is 0 even if some are missing.
     """
-    sweep = merging.merge(folders, out)
+    sweep = storage.merge(folders, out)
     console.warn(sweep.warnings)
-    held = many(len(sweep.runs), "run")
+    contents = units.many(len(sweep.runs), "run")
     if sweep.shards:
-        held = f"{len(sweep.shards)} of {many(sweep.shards[0].of, 'shard')}, {held}"
-    if missing := few(sweep.missing):
-        text = f"incomplete: {held}; missing {missing}"
+        contents = f"{len(sweep.shards)} of {units.many(sweep.shards[0].of, 'shard')}, {contents}"
+    if missing := units.few(sweep.missing):
+        text = f"incomplete: {contents}; missing {missing}"
     else:
-        text = f"{held}, {'complete' if sweep.finished else 'not finished'}"
+        text = f"{contents}, {'complete' if sweep.finished else 'not finished'}"
     console.err().print(f"{text}; attnbench report '{out}' shows the sweep")

@@ -9,19 +9,19 @@ from typing import Any
 from attnbench.commands import console
 from attnbench.commands.publishing import publish
 from attnbench.commands.stopping import stoppable
-from attnbench.commands.sweeping.asked import Asked, request_of
 from attnbench.commands.sweeping.cluster import folder as fleets
-from attnbench.devices.finding import AUTO, kinds
+from attnbench.commands.sweeping.invocation import Invocation, request_of
+from attnbench.devices import AUTO
+from attnbench.devices.finding import kinds
 from attnbench.errors import UsageError
-from attnbench.records import EngineKind, Request, Sweep
-from attnbench.records.storage.journal import load
+from attnbench.records import EngineKind, Request, Sweep, storage
 from attnbench.running.request import axes
 from attnbench.running.request.conflicts import Conflict, refuse
 from attnbench.running.request.requests import FILE, from_toml, to_toml
 
 
 def sweep_with(
-    given: Mapping[str, Any],
+    user_options: Mapping[str, Any],
     config: Path | None = None,
     shard: str | None = None,
     out: Path | None = None,
@@ -31,81 +31,102 @@ def sweep_with(
     show: Callable[[Path, Sweep], None] = publish,
     plan_as_json: bool = False,
 ) -> None:
-    """`sweep` with typed options.
+    """Carry out a sweep with options whose values were read: measure, trace a case, or plan.
 
-    `show` reports the folder of a sweep that was measured, and what its journal holds; a dry run
-    prints its plan as a table, or as JSON.
+    Raises `UsageError` where options have no effect, and what measuring raises.
+
+    user_options: typed values of the options that were written, by name
+    config:       a TOML file of further options
+    shard:        the part to measure here, `I/N`
+    out:          folder of a new sweep; None: a dated one below `reports`
+    resume:       folder of a sweep to continue
+    trace:        the case to profile, and nothing else
+    dry_run:      only print the plan
+    show:         reports a folder that was measured, and what its journal holds
+    plan_as_json: print the plan of a dry run as JSON, else as a table
     """
+    if resume is not None and not str(resume):
+        raise UsageError("--resume is empty; write the folder of a sweep, or leave it out")
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
     folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
-    options = {**(from_toml(config) if config else {}), **given}
+    options = {**(from_toml(config) if config else {}), **user_options}
     earlier = None
     if resume and fleets.begun(folder):  # a fleet has no journal: its options come from a file
         options = {**from_toml(folder / FILE), **options}
     elif resume:
-        earlier = load(folder)
+        earlier = storage.load(folder)
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
-    asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
-    refuse_useless(asked, trace, dry_run)
+    invocation = Invocation(options=options, shard=part, folder=folder, resumes=bool(resume))
+    refuse_useless(invocation, trace, dry_run)
     console.begin("reading mechanisms")
-    carry_out(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
+    carry_out(invocation, request_of(invocation, earlier), trace, dry_run, show, plan_as_json)
 
 
 def carry_out(
-    asked: Asked,
+    invocation: Invocation,
     request: Request,
     trace: str | None,
     dry_run: bool,
     show: Callable[[Path, Sweep], None] = publish,
     plan_as_json: bool = False,
 ) -> None:
-    """Measure and report; or only trace a case, or only print the plan."""
+    """Measure and report; or only trace a case, or only print the plan.
+
+    invocation:   options, folder, and where the sweep runs
+    request:      what is to be measured
+    trace:        the case to profile, and nothing else
+    dry_run:      only print the plan
+    show:         reports a folder that was measured, and what its journal holds
+    plan_as_json: print the plan of a dry run as JSON, else as a table
+    """
     # these load numpy and psutil, for which neither help nor completion waits
     from attnbench.commands.sweeping import on_cluster, output, planning
     from attnbench.running.plan import plan
-    from attnbench.running.session import own_server, refuse_begun, refuse_empty
+    from attnbench.running.session import measuring_server, refuse_begun, refuse_empty
 
-    folder = asked.folder
-    on = asked.where.on
+    folder = invocation.folder
+    on = invocation.where.on
     measures = trace is None and not dry_run
-    if measures and not asked.resumes:
+    if measures and not invocation.resumes:
         refuse_begun(folder)
-    fleet = on_cluster.fleet_of(asked) if on and measures else None
-    engine = on_cluster.engine_of(asked, request) if fleet else None
+    fleet = on_cluster.fleet_of(invocation) if on and measures else None
+    engine = on_cluster.engine_of(invocation, request) if fleet else None
     journal = None
     # the journal stays open until it is reported, so that nothing else takes its place unnoticed
-    with stoppable(lambda: output.interruption_message(folder)), ExitStack() as held:
-        with own_server(request.settings.threads, request.settings.seed) as server:
+    with stoppable(lambda: output.interruption_message(folder)), ExitStack() as open_journal:
+        with measuring_server(request.settings.threads, request.settings.seed) as server:
             planned = plan(request, server)
             if trace is not None:
                 planning.trace(trace, planned.cases, request, server, folder)
             elif dry_run:
-                planning.foretell(asked, request, planned.cases, plan_as_json)
+                planning.foretell(invocation, request, planned.cases, plan_as_json)
             elif not on:
-                file = to_toml(asked.options)
-                journal = held.enter_context(
-                    output.measure_and_show(request, planned, server, folder, asked.shard, file)
+                file = to_toml(invocation.options)
+                journal = open_journal.enter_context(
+                    output.measure_and_show(
+                        request, planned, server, folder, invocation.shard, file
+                    )
                 )
         if fleet and engine:
-            on_cluster.run_fleet(asked, fleet, engine, request, planned.cases, show)
-        if measures and asked.shard is None:
-            measured = journal.held() if journal else load(folder)
+            on_cluster.run_fleet(invocation, fleet, engine, request, planned.cases, show)
+        if measures and invocation.shard is None:
+            measured = journal.held() if journal else storage.load(folder)
             refuse_empty(measured, folder)
             show(folder, measured)
 
 
-def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:
+def refuse_useless(invocation: Invocation, trace: str | None, dry_run: bool) -> None:
     """Raises `UsageError` if options have no effect together."""
-    flags = {"shard": asked.shard, "trace": trace is not None, "dry_run": dry_run}
-    given = {name for name, value in {**asked.options, **flags}.items() if value}
-    refuse(conflicts(asked, dry_run), given)
+    flags = {"shard": invocation.shard, "trace": trace is not None, "dry_run": dry_run}
+    names = {name for name, value in {**invocation.options, **flags}.items() if value}
+    refuse(conflicts(invocation, dry_run), names)
 
 
-def conflicts(asked: Asked, dry_run: bool) -> Iterator[Conflict]:
+def conflicts(invocation: Invocation, dry_run: bool) -> Iterator[Conflict]:
     """Which options that say where and what to measure do not go together."""
-    on = asked.where.on
-    device = asked.options.get("device", AUTO)
+    on = invocation.where.on
+    device = invocation.options.get("device", AUTO)
     yield Conflict(
         given=("shard",),
         with_=("on",),

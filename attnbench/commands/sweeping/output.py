@@ -9,12 +9,8 @@ from attnbench.analysis.statistics.curves import series_names
 from attnbench.analysis.visits import BlockResults
 from attnbench.commands import console
 from attnbench.commands.sweeping.cluster import folder as fleets
-from attnbench.records import Block, Environment, Request, Run, Shard
-from attnbench.records.storage.journal import Journal, begun, load
-from attnbench.records.units import many
-from attnbench.report.machine import clock_of, noise_warnings
-from attnbench.report.styles import labels
-from attnbench.report.terminal import ProgressLine
+from attnbench.records import Block, Environment, Request, Run, Shard, storage, units
+from attnbench.report import machine, styles, terminal
 from attnbench.running import session, shards
 from attnbench.running.plan import Plan
 from attnbench.running.pool import Pool
@@ -24,7 +20,7 @@ DECIDED = 2  # comparisons in a line
 
 def measure_and_show(
     request: Request, plan: Plan, pool: Pool, folder: Path, shard: Shard | None, file: bytes
-) -> Journal:
+) -> storage.Journal:
     """Measure a plan, or a shard of it, and show choices, warnings, first times and progress.
 
     The journal is returned open, as `running.session.measure` returns it. A shard's machine must be
@@ -38,28 +34,29 @@ def measure_and_show(
     shard:   which part is measured; None: all
     file:    the options as TOML, kept next to the journal of a whole sweep
     """
-    cases = shards.share(plan.cases, request, shard)
+    cases = shards.cases_of_shard(plan.cases, request, shard)
     share = session.Share(shard=shard, cases=cases) if shard else None
     series = series_names(cases)
-    names = labels(series.values())
+    names = styles.labels(series.values())
     depths = {series[planned.case.key]: planned.depth for planned in cases}
     results = BlockResults(depths, request.batch_tokens)
     of = " per layer" if max(depths.values(), default=1) > 1 else ""
-    with ProgressLine(console.err()) as line:
+    with terminal.ProgressLine(console.err()) as line:
 
         def visited(block: Block, new: Sequence[str], runs: Mapping[str, tuple[Run, ...]]) -> None:
             stage = f"N = {block.seq_len:,} {block.mode}{of}"
             line.first_times(results.first_times(block, new, runs), stage, names)
-            told = [
-                f"{names[each.fast]} is {each.low:.3g} to {each.high:.3g} times as fast as"
+            sentences = [
+                f"{names[each.fast]} is {units.between(each.low, each.high, units.plain)} times as"
+                " fast as"
                 f" {names[each.slow]}"
                 for each in results.decided(block, runs)
             ]
-            line.stay(decided_text(told, f"{block.mode} at {block.seq_len:,} tokens{of}"))
+            line.stay(decided_text(sentences, f"{block.mode} at {block.seq_len:,} tokens{of}"))
 
-        def claim(here: Environment) -> None:
+        def claim(environment: Environment) -> None:
             if shard:
-                fleets.claim(folder.parent, here)
+                fleets.claim(folder.parent, environment)
 
         began = time.monotonic()
         journal = session.measure(
@@ -83,13 +80,21 @@ def decided_text(comparisons: Sequence[str], where: str) -> str:
     if not comparisons:
         return ""
     more = len(comparisons[DECIDED:])
-    further = [f"and {many(more, 'further comparison')}"] if more else []
+    further = [f"and {units.many(more, 'further comparison')}"] if more else []
     return f"decided so far, in {where}: {'; '.join((*comparisons[:DECIDED], *further))}"
 
 
-def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:
-    """Print what the program chose by itself, and warnings, before it starts."""
-    from attnbench.analysis.warnings import planned_warnings  # it loads pandas, a dry run does not
+def show_choices(
+    request: Request, plan: Plan, environment: Environment, journal: storage.Journal
+) -> None:
+    """Print what the program chose by itself, and warnings, before it starts.
+
+    request: what is asked of the sweep
+    plan:    its cases
+    environment: that measures
+    journal: which has just been opened
+    """
+    from attnbench.analysis import planned_warnings
 
     show = console.err().print
     clock = request.settings.clock
@@ -99,15 +104,16 @@ def show_choices(request: Request, plan: Plan, here: Environment, journal: Journ
     if shard is not None:
         show(f"shard {shard}, attempt {journal.origin.attempt}; the budget is per shard")
     show(
-        f"{here.device} ({here.processor}), {clock_of(here, clock)}, torch {here.torch};"
-        f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget};"
+        f"{environment.device} ({environment.processor}), {machine.clock_of(environment, clock)},"
+        f" torch {environment.torch};"
+        f" {batch_and_dtypes(request)}, at most {units.many(request.rounds, 'round')}, {budget};"
         f" into {journal.folder}"
     )
     console.warn(planned_warnings(plan.cases))
-    console.warn(noise_warnings(here, clock, request.budget_s))
+    console.warn(machine.noise_warnings(environment, clock, request.budget_s))
 
 
-def sizes(request: Request) -> str:
+def batch_and_dtypes(request: Request) -> str:
     """Batch and number types: `8,192 tokens per batch, float32`."""
     batches = dict.fromkeys(str(each.batch) for each in request.sizes)
     batch = f"{request.tokens:,} tokens per batch"
@@ -118,9 +124,9 @@ def sizes(request: Request) -> str:
 
 def interruption_message(folder: Path) -> str:
     """What an interrupted sweep leaves in its folder, and how to continue."""
-    if not begun(folder):
+    if not storage.begun(folder):
         return "nothing was measured"
-    sweep = load(folder)
+    sweep = storage.load(folder)
     if sweep.finished:
         return f"what was measured is kept; attnbench report '{folder}' shows it"
     return f"what was measured is kept; attnbench sweep --resume '{folder}' continues"

@@ -154,7 +154,7 @@ class Cuda(Device):
         notes["multiprocessors"] = str(properties.multi_processor_count)
         notes["L2 cache"] = f"{properties.L2_cache_size >> 10} KiB"
         notes |= nvml.machine(self.uuid())
-        if others := nvml.others(self.uuid()):
+        if others := nvml.load_of_others(self.uuid()):
             notes[OTHERS] = others
         if self.uuid().startswith(nvml.PART):
             notes["MIG"] = "instance; clock, power and energy are the whole GPU's"

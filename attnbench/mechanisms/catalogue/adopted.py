@@ -9,18 +9,21 @@ reference or a published complexity: FLOPs and parameters are counted when it ru
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass
-from functools import partial
+from functools import cache, partial
 from math import isfinite
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
+from attnbench.attention import (
     Attention,
     BaseConfig,
+    Card,
+    Cost,
+    Exemption,
     Flops,
+    Paper,
     QKVAttention,
     projection_flops,
 )
@@ -103,6 +106,12 @@ def adopt(offered: Any, name: str) -> Card:
             f" and heads ({', '.join(HEADS)}), or q, k and v first"
         )
 
+    if required := () if is_core else required_names(accepted):
+        raise UnknownMechanism(
+            f"{name!r} takes {' and '.join(required)} without a default; give it one, or write a"
+            " factory: def make(width, heads, …), which returns the module"
+        )
+
     def make(config: Any, workload: Workload) -> Callable[..., Any]:
         values = dict.fromkeys(WIDTH, workload.width) | dict.fromkeys(HEADS, workload.heads)
         values |= dict.fromkeys(CAUSAL, workload.causal)
@@ -113,8 +122,21 @@ def adopt(offered: Any, name: str) -> Card:
             raise TypeError(f"{name} returned {type(made).__name__}, not an nn.Module")
         return made
 
+    @cache
+    def masked(config: Any, workload: Workload) -> bool:
+        """Whether the module takes a mask; that of a factory is made, without data, to know."""
+        if is_core or is_class:
+            return "mask" in called
+        try:
+            with torch.device("meta"):
+                made: Any = make(config, workload)
+        except Exception:  # it may need data: what it takes is seen when it runs
+            return True
+        takes = inspect.signature(made.forward).parameters.values()
+        return any(each.name == "mask" or each.kind is each.VAR_KEYWORD for each in takes)
+
     def needs(config: Any, workload: Workload) -> str | None:
-        if workload.padding and "mask" not in called and (is_core or is_class):
+        if workload.padding and not masked(config, workload):
             return "it takes no parameter named mask, which a padded batch needs"
         return None
 
@@ -146,6 +168,18 @@ def parameters_of(offered: Callable[..., Any], name: str) -> Mapping[str, inspec
         return dict(inspect.signature(offered).parameters)
     except (TypeError, ValueError) as error:
         raise UnknownMechanism(f"the signature of {name!r} cannot be read: {error}") from error
+
+
+def required_names(accepted: Mapping[str, inspect.Parameter]) -> list[str]:
+    """The parameters without a default that are no size."""
+    sizes = {*WIDTH, *HEADS, *CAUSAL, "seq_len"}
+    return [
+        name
+        for name, each in accepted.items()
+        if name not in sizes
+        and each.default is each.empty
+        and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
 
 
 def options_of(accepted: Mapping[str, inspect.Parameter], biased: bool) -> type[BaseConfig]:

@@ -18,9 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbench.attention import Card, CoreAttention
 from attnbench.attention.arguments import CONVENTIONS, MASKS, OF_SCORES, accepted, bound, positional
-from attnbench.attention.card import Card
-from attnbench.attention.contract import CoreAttention
 from attnbench.attention.core import AXES, CAUSAL, tensor_names
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Level, Workload

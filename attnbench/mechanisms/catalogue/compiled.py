@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.attention.card import Card
-from attnbench.attention.contract import Attention, CoreAttention
-from attnbench.devices.finding import find
+from attnbench.attention import Attention, Card, CoreAttention
+from attnbench.devices import find
 from attnbench.records import Workload
 
 FORM = "compiled"

@@ -16,7 +16,12 @@ from types import MappingProxyType
 
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.mechanisms.catalogue.declared import with_module
-from attnbench.mechanisms.catalogue.registry import decodes, names, unknown_name_message
+from attnbench.mechanisms.catalogue.registry import (
+    FEEDS,
+    decodes,
+    names,
+    unknown_name_message,
+)
 from attnbench.records import Option, Selection
 from attnbench.records.selection import layers, stack_of
 
@@ -139,7 +144,7 @@ def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:
         return tuple(replace(chosen, name=m.name, form=chosen.form or m.form) for m in members)
     kernel = chosen.name.endswith(".py")
     mechanism = chosen.name.partition(":")[0] if kernel else chosen.name
-    if ".py:" in chosen.name or (kernel and mechanism in names()):
+    if ".py:" in chosen.name or mechanism in FEEDS or (kernel and mechanism in names()):
         matches: tuple[str, ...] = (chosen.name,)
     else:
         matches = tuple(known for known in names() if fnmatchcase(known, mechanism) and not kernel)

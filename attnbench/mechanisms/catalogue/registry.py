@@ -18,11 +18,12 @@ from attnbench.errors import UnknownMechanism, one_line
 from attnbench.records.selection import layers, mechanisms
 
 if TYPE_CHECKING:
-    from attnbench.attention.card import Card
-    from attnbench.attention.contract import Attention
+    from attnbench.attention import Attention, Card
 
 GROUP = "attnbench.mechanisms"
 PACKAGE = Path(__file__).parents[2]
+# beside attention in layers of models, in the folder `feeds`: measured by name, and not listed
+FEEDS = ("feed_forward", "experts")
 
 
 def names() -> tuple[str, ...]:
@@ -39,8 +40,8 @@ def built_in() -> set[str]:
 
 @cache
 def is_built_in(name: str) -> bool:
-    """Whether this package has the mechanism, or all layers of the stack."""
-    return built_in().issuperset(mechanisms(name))
+    """Whether this package has the mechanism or feed-forward, or all layers of the stack."""
+    return (built_in() | {*FEEDS}).issuperset(mechanisms(name))
 
 
 def decodes(name: str) -> bool:
@@ -51,6 +52,8 @@ def decodes(name: str) -> bool:
 
 def card(name: str) -> "Card":
     """The card of `name`, a mechanism, `path/to/file.py:NAME` or stack, with a form `compiled`.
+
+    Also of a feed-forward.
 
     A mechanism of this package also has the forms that other packages compute, and `NAME:file.py`
     one for each function of the file. Raises `UnknownMechanism`, which suggests the nearest names,
@@ -71,6 +74,9 @@ def _card(name: str) -> "Card":
         return _from_path(name)
     if name.endswith(".py"):
         return _claimed(name)
+    if name in FEEDS:
+        feed: Card = importlib.import_module(f"attnbench.mechanisms.feeds.{name}").CARD
+        return feed
     if name in built_in():
         own: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
         return replace(own, forms={**own.forms, **package_forms(name)})

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from attnbench.attention.card import MIXED, Card, Cost, Paper, StackLayer
-from attnbench.attention.contract import Attention, BaseConfig, Flops, State
+from attnbench.attention import Attention, BaseConfig, Card, Cost, Flops, Paper, State
+from attnbench.attention.card import MIXED, StackLayer
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.records import Causality, Family, Selection, Workload
 from attnbench.records.selection import layers, mechanisms

@@ -21,7 +21,8 @@ from typing import Any
 import torch as pytorch  # importing mechanisms/peers/torch.py sets `torch` in this namespace
 from torch import Tensor, cat, nn
 
-from attnbench.attention.contract import Attention, CoreAttention, Unusable
+from attnbench.attention import Attention, CoreAttention
+from attnbench.attention.contract import Unusable
 from attnbench.errors import one_line
 from attnbench.records import Level, Workload
 
@@ -164,21 +165,39 @@ def loaded_once(module: nn.Module, incompatible: Any) -> None:
 
 
 class Packed(nn.Module):
-    """Several linear maps of the same input as one product: [..., D] to [..., Σ outputs]."""
+    """Several linear maps of the same input as one product: [..., D] to [..., Σ outputs].
+
+    A package that has them as one parameter puts nothing together in a pass. So without gradients
+    what was put together is kept, until a parameter is written to.
+    """
 
     def __init__(self, *linears: nn.Linear) -> None:
         super().__init__()
         self.linears: Any = nn.ModuleList(linears)
+        self.kept: dict[str, tuple[list[Any], Tensor]] = {}  # by name, with what it is of
 
     @property
     def weight(self) -> Tensor:
-        return cat([linear.weight for linear in self.linears])
+        return self.together("weight")
 
     @property
     def bias(self) -> Tensor | None:
-        if self.linears[0].bias is None:
-            return None
-        return cat([linear.bias for linear in self.linears])
+        return None if self.linears[0].bias is None else self.together("bias")
+
+    def together(self, name: str) -> Tensor:
+        """The parameters of this name of all maps, one below the other."""
+        parameters = [getattr(linear, name) for linear in self.linears]
+        can_change = pytorch.is_grad_enabled() or parameters[0].is_inference()
+        if can_change or pytorch.compiler.is_compiling():
+            return self.arranged(cat(parameters))
+        state = [(id(p), p._version, p.dtype, p.device) for p in parameters]
+        if name not in self.kept or self.kept[name][0] != state:
+            self.kept[name] = state, self.arranged(cat(parameters))
+        return self.kept[name][1]
+
+    def arranged(self, rows: Tensor) -> Tensor:
+        """The rows of all maps in the order in which the package has them."""
+        return rows
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight, self.bias)

@@ -4,20 +4,43 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Cause, Environment, Request, Run, Sweep
+from attnbench.records import Cause, Environment, Outcome, Request, Run, Sweep
 from attnbench.records.storage.schema import Start
 
 # limits define no case: raising them is what resuming is for
 FREE = frozenset(each.name for each in fields(Request) if each.metadata.get("limit"))
 
+# causes for which the code that ran may not be the reason
+NOT_ITS_OWN = (Cause.KILLED, Cause.OVERTIME)
+MORE = 1.1  # times the memory, from which what ran out of it is tried again
 
-def done(sweep: Sweep) -> list[Run]:
-    """The runs that need not be repeated.
+
+def completed_runs(sweep: Sweep, request: Request | None = None) -> list[Run]:
+    """The runs that need not be repeated under the limits of a request, by default the sweep's own.
 
     Cases for which no process ran are not done: a larger budget, limit or machine may reach them.
-    Nor are those whose process was killed, perhaps by someone else.
+    Nor are those that ended at a limit which is larger now, or whose process was killed, perhaps by
+    someone else, or as it took far longer than was predicted, perhaps on a machine that was slow
+    just then.
     """
-    return [run for run in sweep.runs if run.elapsed_s and run.cause is not Cause.KILLED]
+    return [
+        run
+        for run in sweep.runs
+        if run.elapsed_s
+        and run.cause not in NOT_ITS_OWN
+        and not ended_at_smaller_limit(run, sweep.request, request or sweep.request)
+    ]
+
+
+def ended_at_smaller_limit(run: Run, before: Request, now: Request) -> bool:
+    """Whether a run ended at a limit of time or memory and there is more of it now."""
+    if run.outcome is Outcome.TIMEOUT:
+        return now.case_timeout_s is None or run.elapsed_s < now.case_timeout_s
+    if run.outcome is Outcome.OOM:
+        old_bytes = before.settings.memory_limit_bytes
+        new_bytes = now.settings.memory_limit_bytes
+        return old_bytes is not None and (new_bytes is None or new_bytes > MORE * old_bytes)
+    return False
 
 
 def refuse_other(sweep: Sweep, start: Start) -> None:
@@ -31,6 +54,11 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
         stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0])}
         new |= {"shard": start.shard or "all", **machine(start.environment)}
     refuse_differences(sweep, stored, new)
+
+
+def refuse_other_request(sweep: Sweep, request: Request) -> None:
+    """Raises `DifferentSweep` if a request asks for other cases than those of the sweep."""
+    refuse_differences(sweep, defining(sweep.request), defining(request))
 
 
 def refuse_differences(
@@ -54,6 +82,11 @@ def defining(request: Request) -> dict[str, object]:
 def machine(here: Environment) -> dict[str, object]:
     """What must agree between two machines, and the version of attnbench."""
     return {"attnbench": here.attnbench, **dict(here.fingerprint)}
+
+
+def machine_differences(first: Environment, here: Environment) -> list[str]:
+    """In what this machine differs from the first, as `device: cpu there, NVIDIA H100 here`."""
+    return differences(machine(first), machine(here))
 
 
 def differences(stored: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

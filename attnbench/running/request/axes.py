@@ -7,12 +7,12 @@ from math import nan
 from typing import TypeVar
 
 from attnbench.errors import UsageError
-from attnbench.records import COUNTABLE, Shard
-from attnbench.records.selection import parts
+from attnbench.records import COUNTABLE, Shard, selection
 
 MULTIPLES = ("", "k", "m", "g", "t")  # of 1,024
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("", 1.0), ("m", 60.0), ("h", 3600.0))
 NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
+PRECISE = r"(\d{1,9}(?:\.\d{1,20})?(?:e-\d{1,2})?)"  # as Python writes any number of seconds
 LONGEST = 1 << 24
 MOST = 1_000  # lengths of a sweep
 LARGEST = 1 << 20  # larger numbers are typos, and no prediction could hold them
@@ -24,7 +24,7 @@ Word = TypeVar("Word", bound=StrEnum)
 def lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:
     """`128..65536:x2`, `100..500:+100`, `512,1000,65535`, or a mixture; sorted, each once."""
     lengths: set[int] = set()
-    for part in parts(text, option):
+    for part in selection.parts(text, option):
         if re.fullmatch(r"\w+[-:]\w.*", part):
             raise UsageError(f"{option} {part}: write a range as 128..65536:x2 or 100..500:+100")
         more = _range(part, option) if ".." in part else [size(part, option, LONGEST)]
@@ -52,7 +52,13 @@ def _range(text: str, option: str) -> Sequence[int]:
 
 
 def size(text: str, option: str = "size", most: int = COUNTABLE, least: int = 1) -> int:
-    """`65536`, `64k` (times 1,024), `2M`, between two others. Raises `UsageError`."""
+    """`65536`, `64k` (times 1,024), `2M`, between two others. Raises `UsageError`.
+
+    text:   what the user wrote
+    option: what errors name
+    most:   largest number allowed
+    least:  smallest number allowed
+    """
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
     if match is None:
         raise UsageError(f"{option} {text!r} is not a whole number; write 512, or 64k for 65536")
@@ -67,22 +73,22 @@ def share(text: str, option: str, most: float = 1.0) -> float:
     value = text.strip()
     percent = text.strip().endswith("%")
     try:
-        found = float(value.removesuffix("%")) / (100 if percent else 1)
+        number = float(value.removesuffix("%")) / (100 if percent else 1)
     except ValueError:
-        found = nan
-    if not 0 <= found <= most:
+        number = nan
+    if not 0 <= number <= most:
         raise UsageError(f"{option} {text!r} is not a share from 0 to {most:g}; write 0.02 or 2%")
-    return found
+    return number
 
 
-def word(text: str, option: str, known: type[Word]) -> Word:
+def word(text: str, option: str, words: type[Word]) -> Word:
     """The member of an enumeration that has this name. Raises `UsageError`."""
-    if text not in set(known):
-        raise UsageError(f"{option} {text!r} is not {' or '.join(known)}")
-    return known(text)
+    if text not in set(words):
+        raise UsageError(f"{option} {text!r} is not {' or '.join(words)}")
+    return words(text)
 
 
-def listed(text: str) -> tuple[str, ...]:
+def words_of(text: str) -> tuple[str, ...]:
     """The words of a list, each once."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
 
@@ -100,7 +106,7 @@ def seconds(text: str, option: str = "time") -> float | None:
     text = text.strip().lower()
     if text == "none":
         return None
-    match = re.fullmatch(rf"{NUMBER}(ms|s|m|h|)", text)
+    match = re.fullmatch(rf"{PRECISE}(ms|s|m|h|)", text)
     if match is None or float(match[1]) <= 0:
         raise UsageError(f"{option} {text!r} is not a time above 0; write 90s, 10m or none")
     return float(match[1]) * dict(SECONDS)[match[2]]

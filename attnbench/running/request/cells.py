@@ -22,29 +22,29 @@ FOLDER = Path("reports") / "cells"
 PLAIN = (bool, int, float, str, type(None))
 
 
-def file_of(made: Callable[..., Any]) -> str:
+def file_of(definition: Callable[..., Any]) -> str:
     """A class or function as `--models` names it: `path/to/file.py:NAME`.
 
     Raises `UsageError` where its source, or that of what it uses, cannot be read.
     """
-    name = getattr(made, "__name__", "")
+    name = getattr(definition, "__name__", "")
     try:
-        if not name.isidentifier() or name != made.__qualname__:
+        if not name.isidentifier() or name != definition.__qualname__:
             raise LookupError("it has no name of its own at the top of a file or cell")
-        origin = getattr(sys.modules.get(made.__module__), "__file__", None)
+        origin = getattr(sys.modules.get(definition.__module__), "__file__", None)
         if origin and origin.endswith(".py") and Path(origin).is_file():
             return f"{origin}:{name}"
-        text = "\n".join(_lines(made))
+        text = "\n".join(_lines(definition))
     except (LookupError, AttributeError, OSError, SyntaxError) as error:
         raise UsageError(
-            f"--models takes names; the source of {name or made!r} cannot be read:"
+            f"--models takes names; the source of {name or definition!r} cannot be read:"
             f" {error}. Write it to a file, in a notebook with %%writefile mine.py, and name it"
             f" 'mine.py:{name or 'NAME'}'"
         ) from error
-    return f"{_written(text, name)}:{name}"
+    return f"{_temporary_file(text, name)}:{name}"
 
 
-def _written(text: str, name: str) -> Path:
+def _temporary_file(text: str, name: str) -> Path:
     """The file with this text, below a folder of its own, so that no other takes its place."""
     file = FOLDER / f"{zlib.crc32(text.encode()):08x}" / f"{name}.py"
     try:
@@ -55,30 +55,30 @@ def _written(text: str, name: str) -> Path:
     return file
 
 
-def _lines(made: Callable[..., Any]) -> list[str]:
+def _lines(definition: Callable[..., Any]) -> list[str]:
     """The lines of a file with a class or function and all that it uses.
 
     Raises `LookupError` where something has no source.
     """
-    names = vars(sys.modules[made.__module__])
+    names = vars(sys.modules[definition.__module__])
     imports: list[str] = ["# made from the cells of a notebook"]
     sources: list[str] = []
-    done = set[str]()
+    names_seen = set[str]()
 
     def add(name: str, value: Any) -> None:
-        if name in done:
+        if name in names_seen:
             return
-        done.add(name)
+        names_seen.add(name)
         if line := _import(name, value):
             imports.append(line)
             return
         source = _source(name, value)
-        for used in _used(source):
+        for used in _names_read(source):
             if used in names:
                 add(used, names[used])
         sources.append(f"\n\n{source}")
 
-    add(made.__name__, made)
+    add(definition.__name__, definition)
     return [*imports, *sources, ""]
 
 
@@ -90,12 +90,12 @@ def _import(name: str, value: Any) -> str:
         isinstance(value, tuple) and all(isinstance(each, PLAIN) for each in value)
     ):
         return f"{name} = {value!r}"
-    own = getattr(value, "__qualname__", getattr(value, "__name__", ""))
+    own_name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
     places = [getattr(value, "__module__", None), "torch", "typing"]
     for place in places:
         module = sys.modules.get(place or "")
-        if module and place != "__main__" and getattr(module, own or name, None) is value:
-            return f"from {place} import {own or name} as {name}"
+        if module and place != "__main__" and getattr(module, own_name or name, None) is value:
+            return f"from {place} import {own_name or name} as {name}"
     return ""
 
 
@@ -112,7 +112,7 @@ def _source(name: str, value: Any) -> str:
     raise LookupError(f"{name!r} is neither of a cell nor of a package")
 
 
-def _used(source: str) -> Iterator[str]:
+def _names_read(source: str) -> Iterator[str]:
     """The names that a text reads and Python itself does not have, in order."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and not hasattr(builtins, node.id):

@@ -9,39 +9,40 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from attnbench.devices.finding import AUTO, kinds
+from attnbench.devices import AUTO
+from attnbench.devices.finding import kinds
 from attnbench.errors import UsageError
-from attnbench.mechanisms.catalogue.declared import forms, modules
-from attnbench.mechanisms.catalogue.presets import GROUPS
-from attnbench.mechanisms.catalogue.registry import names
+from attnbench.mechanisms import catalogue
 
 Complete: TypeAlias = Callable[[str], list[str]]
 
 
-def nothing(typed: str) -> list[str]:
+def no_values(typed: str) -> list[str]:
     """No values: a shell then offers files."""
     return []
 
 
-def words(known: Iterable[str]) -> Complete:
+def words(values: Iterable[str]) -> Complete:
     """One of some words."""
-    every = tuple(known)
+    all_values = tuple(values)
 
     def complete(typed: str) -> list[str]:
-        return [word for word in every if word.startswith(typed)]
+        return [word for word in all_values if word.startswith(typed)]
 
     return complete
 
 
-def lists(known: Iterable[str]) -> Complete:
+def lists(values: Iterable[str]) -> Complete:
     """A list of some words with commas between them, each once."""
-    every = tuple(known)
+    all_values = tuple(values)
 
     def complete(typed: str) -> list[str]:
         before, comma, last = typed.rpartition(",")
-        taken = before.split(",")
+        earlier_words = before.split(",")
         return [
-            before + comma + word for word in every if word.startswith(last) and word not in taken
+            before + comma + word
+            for word in all_values
+            if word.startswith(last) and word not in earlier_words
         ]
 
     return complete
@@ -58,13 +59,13 @@ def mechanism(typed: str) -> list[str]:
     if colon and name.endswith(".py"):
         return [f"{name}:{module}" for module in _modules(name) if module.startswith(form)]
     if colon:
-        return [f"{name}:{known}" for known in forms(name) if known.startswith(form)]
-    return [known for known in names() if known.startswith(typed)]
+        return [f"{name}:{value}" for value in catalogue.forms(name) if value.startswith(form)]
+    return [value for value in catalogue.names() if value.startswith(typed)]
 
 
 def mechanism_or_group(typed: str) -> list[str]:
     """One mechanism as in `mechanism`, or a group such as `@fig2`."""
-    return [*mechanism(typed), *(group for group in GROUPS if group.startswith(typed))]
+    return [*mechanism(typed), *(group for group in catalogue.GROUPS if group.startswith(typed))]
 
 
 def mechanisms(typed: str) -> list[str]:
@@ -85,6 +86,6 @@ def mechanisms(typed: str) -> list[str]:
 def _modules(path: str) -> tuple[str, ...]:
     """The modules of a file, none if it cannot be read."""
     try:
-        return modules(Path(path))
+        return catalogue.modules(Path(path))
     except UsageError:
         return ()

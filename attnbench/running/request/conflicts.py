@@ -21,14 +21,14 @@ class Conflict:
     with_: Collection[str] | bool
     reason: str
 
-    def refused(self, given: Collection[str]) -> str:
-        """The first of the options that the user gave in spite of the condition, or nothing."""
-        holds = self.with_ if isinstance(self.with_, bool) else any(n in given for n in self.with_)
-        return next((name for name in self.given if name in given), "") if holds else ""
+    def refused_option(self, names: Collection[str]) -> str:
+        """Of the user's options, by `names`, the first that the condition rules out, or nothing."""
+        holds = self.with_ if isinstance(self.with_, bool) else any(n in names for n in self.with_)
+        return next((name for name in self.given if name in names), "") if holds else ""
 
 
-def refuse(conflicts: Iterable[Conflict], given: Collection[str]) -> None:
-    """Raises `UsageError` at the first conflict among the options that were given, by name."""
+def refuse(conflicts: Iterable[Conflict], names: Collection[str]) -> None:
+    """Raises `UsageError` at the first conflict among the user's options, by their `names`."""
     for conflict in conflicts:
-        if name := conflict.refused(given):
+        if name := conflict.refused_option(names):
             raise UsageError(conflict.reason.format(flag(name.strip("_"))))

@@ -9,11 +9,9 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from attnbench.devices.finding import AUTO, find
+from attnbench.devices import AUTO, find
 from attnbench.errors import UsageError
-from attnbench.mechanisms.catalogue import presets
-from attnbench.mechanisms.catalogue.declared import with_module
-from attnbench.mechanisms.catalogue.registry import unknown_name_message
+from attnbench.mechanisms import catalogue
 from attnbench.records import (
     SHORT_DTYPES,
     SIZES,
@@ -24,9 +22,9 @@ from attnbench.records import (
     Mode,
     Request,
     Settings,
+    selection,
 )
 from attnbench.records.modes import BOTH as BOTH_MODES
-from attnbench.records.selection import parts
 from attnbench.running.request import axes, completion
 from attnbench.running.request.cells import file_of
 from attnbench.running.request.completion import Complete
@@ -55,7 +53,7 @@ class Option:
     complete: Complete  # the values that a shell offers
 
     @property
-    def crossed(self) -> bool:
+    def is_crossed(self) -> bool:
         """Whether a list means every combination with the other sizes."""
         return self.field in SIZES
 
@@ -74,28 +72,29 @@ class Option:
 @cache
 def options() -> Mapping[str, Option]:
     """Every option by its name in Python, in the order of the help."""
-    found = []
+    every_option = []
     for record in (Request, Settings, Cluster):
-        for each in (each for each in fields(record) if "panel" in each.metadata):
-            default = None if each.default is MISSING else each.default
-            name = each.metadata.get("name", each.name)
+        declared = [entry for entry in fields(record) if "panel" in entry.metadata]
+        for entry in declared:
+            default = None if entry.default is MISSING else entry.default
+            name = entry.metadata.get("name", entry.name)
             kind = KINDS.get(name, SIZE)
             option = Option(
                 name=name,
-                field=each.name,
+                field=entry.name,
                 record=record,
-                flag=each.type in (bool, bool | None),
-                default=(default,) if default and each.name in SIZES else default,
-                panel=each.metadata["panel"],
-                help=each.metadata["help"],
-                chosen=each.metadata.get("chosen", ""),
+                flag=entry.type in (bool, bool | None),
+                default=(default,) if default and entry.name in SIZES else default,
+                panel=entry.metadata["panel"],
+                help=entry.metadata["help"],
+                chosen=entry.metadata.get("chosen", ""),
                 metavar=kind.metavar,
                 reader=kind.reader,
                 complete=kind.complete,
             )
-            found.append(option)
-    found.sort(key=lambda option: [*HelpPanel].index(option.panel))
-    return MappingProxyType({option.name: option for option in found})
+            every_option.append(option)
+    every_option.sort(key=lambda option: [*HelpPanel].index(option.panel))
+    return MappingProxyType({option.name: option for option in every_option})
 
 
 def flag(name: str) -> str:
@@ -109,15 +108,15 @@ def read(values: Mapping[str, Any]) -> dict[str, Any]:
     Names may be written with hyphens; values are text, numbers, booleans or lists. Raises
     `UsageError` at an unknown name, or a value that has another type or cannot be read.
     """
-    known = options()
-    given = {}
-    for written, value in values.items():
-        if (name := written.replace("-", "_")) not in known:
-            names = tuple(flag(other).removeprefix("--") for other in known)
-            raise UsageError(unknown_name_message(written, names, "option"))
+    options_by_name = options()
+    typed_values = {}
+    for written_name, value in values.items():
+        if (name := written_name.replace("-", "_")) not in options_by_name:
+            names = tuple(flag(option_name).removeprefix("--") for option_name in options_by_name)
+            raise UsageError(catalogue.unknown_name_message(written_name, names, "option"))
         if value is not None:
-            given[name] = known[name].read(value)
-    return given
+            typed_values[name] = options_by_name[name].read(value)
+    return typed_values
 
 
 def _as_text(value: Any, option: str) -> str:
@@ -138,33 +137,33 @@ def models(text: str, option: str) -> tuple[str, ...]:
 
     Raises `UsageError` at a misspelt name, or at a file with none or several modules.
     """
-    found = tuple(map(with_module, parts(text, option)))
-    for part in found:
-        presets.expand(part)
-    return found
+    selections = tuple(map(catalogue.with_module, selection.parts(text, option)))
+    for part in selections:
+        catalogue.expand(part)
+    return selections
 
 
 def modes(text: str, option: str) -> tuple[Mode, ...]:
     """A mode, `both` (training and inference), or a list of modes. Raises `UsageError`."""
     if text == BOTH:
         return BOTH_MODES
-    if not set(words := axes.listed(text)) <= set(Mode):
+    if not set(words := axes.words_of(text)) <= set(Mode):
         raise UsageError(f"{option} {text!r} is not {', '.join(Mode)} or {BOTH}")
     return tuple(map(Mode, words))
 
 
 def dtypes(text: str, option: str) -> tuple[str, ...]:
     """The full names of floating-point types: `bfloat16` of `bf16`. Raises `UsageError`."""
-    full = {word: SHORT_DTYPES.get(word, word) for word in axes.listed(text)}
-    if wrong := [word for word in full if full[word] not in SHORT_DTYPES.values()]:
+    full = {word: SHORT_DTYPES.get(word, word) for word in axes.words_of(text)}
+    if unknown_words := [word for word in full if full[word] not in SHORT_DTYPES.values()]:
         known = ", ".join(f"{full} or {short}" for short, full in SHORT_DTYPES.items())
-        raise UsageError(f"{option} {wrong[0]!r} is not one of {known}")
+        raise UsageError(f"{option} {unknown_words[0]!r} is not one of {known}")
     return tuple(dict.fromkeys(full.values()))
 
 
 def preset(text: str, option: str) -> str:
     """The name of a preset. Raises `UsageError`."""
-    presets.preset(text)
+    catalogue.preset(text)
     return text
 
 
@@ -179,10 +178,10 @@ class OptionKind:
 
     metavar: str
     reader: Reader
-    complete: Complete = completion.nothing
+    complete: Complete = completion.no_values
 
 
-def as_written(text: str, option: str) -> str:
+def same_text(text: str, option: str) -> str:
     """The text itself."""
     return text
 
@@ -199,15 +198,17 @@ KINDS: Mapping[str, OptionKind] = MappingProxyType({
     "mode": OptionKind(metavar="MODE", reader=modes, complete=completion.lists(BOTH_AND_MODES)),
     "level": OptionKind(
         metavar="LEVEL",
-        reader=partial(axes.word, known=Level),
+        reader=partial(axes.word, words=Level),
         complete=completion.words(Level),
     ),
     "on": OptionKind(
         metavar="CLUSTER",
-        reader=partial(axes.word, known=EngineKind),
+        reader=partial(axes.word, words=EngineKind),
         complete=completion.words(EngineKind),
     ),
-    "preset": OptionKind(metavar="NAME", reader=preset, complete=completion.words(presets.PRESETS)),
+    "preset": OptionKind(
+        metavar="NAME", reader=preset, complete=completion.words(catalogue.PRESETS)
+    ),
     "tokens": OptionKind(metavar="N", reader=axes.size),
     "width": SIZE_LIST,
     "heads": SIZE_LIST,
@@ -223,5 +224,5 @@ KINDS: Mapping[str, OptionKind] = MappingProxyType({
     "precision": OptionKind(metavar="SHARE", reader=partial(axes.share, most=0.5)),
     "budget": TIME,
     "case_timeout": TIME,
-    "slurm": OptionKind(metavar="OPTIONS", reader=as_written),
+    "slurm": OptionKind(metavar="OPTIONS", reader=same_text),
 })  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 from attnbench.attention.checks.panel import row
 from attnbench.attention.checks.repeating import repeated
 from attnbench.attention.checks.trial import NotApplicable, Trial
-from attnbench.commands.judge.fitting import fitted
+from attnbench.commands.judge.fitting import fit_kernel
 from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Aspect
 
@@ -22,7 +22,7 @@ def fit(mechanism, file, form, options=(), dtype="float32", width=256, heads=16,
     """How a function is called, with what is to be tried of it."""
     how = {"lengths": LENGTHS, **how}
     card = card_of(mechanism, file)
-    return fitted(card, form, dict(options), dtype, "cpu", width, heads, **how)
+    return fit_kernel(card, form, dict(options), dtype, "cpu", width, heads, **how)
 
 
 def is_quick(attempt):

@@ -358,9 +358,9 @@ def rwkv(r, w, k, v, a, b):
 
 
 def bound_at_minus_five(q, k, v, g, beta):
-    """Right for logs of decays of at least −5."""
+    """Right for logs of decays of at least −5, where the gradient is 0, as torch 2.14 clamps."""
     S = q.new_zeros(*q.shape[:2], q.shape[-1], v.shape[-1])
-    return delta_rule(S, g.clamp(min=-5), q, k, v, beta, 32)[0]
+    return delta_rule(S, torch.where(g > -5, g, -5), q, k, v, beta, 32)[0]
 
 
 def grouped(q, k, v, is_causal=False):

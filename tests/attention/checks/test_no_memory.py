@@ -7,7 +7,7 @@ import pytest
 from attnbench.attention.checks.panel import row
 from attnbench.attention.checks.repeating import repeated
 from attnbench.attention.checks.trial import Trial
-from attnbench.commands.judge.fitting import fitted
+from attnbench.commands.judge.fitting import fit_kernel
 from attnbench.measuring.answering import failure
 from attnbench.mechanisms.catalogue import registry
 from attnbench.records import KernelFinding, Outcome
@@ -34,7 +34,7 @@ def test_a_kernel_without_memory_was_not_tried(error, refused, tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text(KERNEL.format(error=error))
     card = registry.card(f"transformer:{file}")
-    kernel = fitted(card, "greedy", {}, "float32", "cpu", 64, 4, lengths=((64, 2),))
+    kernel = fit_kernel(card, "greedy", {}, "float32", "cpu", 64, 4, lengths=((64, 2),))
     long = replace(kernel.attempts[0], tokens=512, batch=2, gradients=False)
     trial = Trial(card, card.configure(dict(kernel.options)), "greedy", long.causal)
     for found in (row(trial, long), repeated(trial, replace(long, repeats=True))):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
-from attnbench.commands.check.baseline import Baseline, Saved, dump, load, stored_cases, whole
+from attnbench.commands.check.baseline import Baseline, Saved, as_integer, dump, load, stored_cases
 from attnbench.errors import StoreError
 from attnbench.records import Case, Level, Workload
 from tests.cases import CASES
@@ -59,8 +59,8 @@ def test_a_diff_shows_one_number_a_line():
 
 
 def test_counts_are_written_as_whole_numbers():
-    assert b'"operators": 22,' in dump(made(operators=whole(22.0), flops=2, parameters=3))
-    assert whole(0.5) == 0.5
+    assert b'"operators": 22,' in dump(made(operators=as_integer(22.0), flops=2, parameters=3))
+    assert as_integer(0.5) == 0.5
 
 
 @pytest.mark.parametrize(

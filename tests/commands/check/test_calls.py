@@ -1,6 +1,9 @@
 """Functions of a project that has nothing to do with attention, by `--call` and by pytest."""
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,10 +63,20 @@ def readme_command(shop):
     ("name", "words"),
     [
         ("shop.code:nothing", "on neither side: shop.code has no nothing"),
-        ("shop.nowhere:index", "on neither side: there is no module shop.nowhere"),
-        ("nowhere:index", "on neither side: there is no module nowhere"),
+        pytest.param(
+            "shop.nowhere:index",
+            "on neither side: there is no module shop.nowhere",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "nowhere:index", "on neither side: there is no module nowhere", marks=pytest.mark.long
+        ),
         ("json:dumps", "which is not in this repository"),
-        ("src/nofile.py:index", "on neither side: there is no file src/nofile.py"),
+        pytest.param(
+            "src/nofile.py:index",
+            "on neither side: there is no file src/nofile.py",
+            marks=pytest.mark.long,
+        ),
         ("shop.code:later", "shop.code:later returns a coroutine that nobody runs"),
     ],
 )
@@ -125,6 +138,46 @@ def test_the_plug_in_of_pytest_fails_what_is_slower(shop):
     assert (code, "1 failed, 1 passed" in text) == (1, True), text
     assert "attnbench: FAILED: 1 slower of 1 case" in text
     assert "tests/test_shop.py::test_index: time slower; +" in text
+
+
+@pytest.mark.long
+def test_a_new_file_that_base_cannot_import_hides_no_slower_test(shop):
+    shop.write("src/shop/tax.py", "")
+    shop.write("tests/test_tax.py", "import shop.tax\n\n\ndef test_tax():\n    pass\n")
+    shop.write("src/shop/helper.py", HELPER.format(60_000))
+    code, text = pytested(shop, "--attnbench-base", "HEAD")
+    assert code == 1, text
+    assert "tests/test_shop.py::test_index: time slower; +" in text
+
+
+def test_an_installed_copy_of_the_code_is_not_compared_with_itself(shop, tmp_path):
+    """As `pip install .` leaves it, of a package in a folder that no import path names."""
+    site = tmp_path / "site"
+    shutil.move(shop.folder / "src", shop.folder / "python")
+    shop.write("benchmarks/bench_shop.py", "from shop.code import index\n")
+    shop.commit("a folder of another name")
+    shutil.copytree(shop.folder / "python" / "shop", site / "shop")
+    about = site / "shop-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
+    (about / "direct_url.json").write_text(
+        json.dumps({"url": shop.folder.as_uri(), "dir_info": {}})
+    )
+    names = ("__init__.py", "code.py", "helper.py")
+    (about / "RECORD").write_text("".join(f"shop/{name},,\n" for name in names))
+    shop.write("python/shop/helper.py", HELPER.format(60_000))
+    path = f"{site}:{Path(__file__).parents[3]}"
+    asked = ("check", "--call", "benchmarks.bench_shop:index", "--base", "HEAD")
+    done = subprocess.run(
+        [sys.executable, "-m", "attnbench", *asked],
+        cwd=shop.folder,
+        env={**os.environ, **shop.environment, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "installed from this repository" in " ".join((done.stdout + done.stderr).split())
 
 
 TESTS = """

@@ -10,9 +10,9 @@ from attnbench.commands.check.finding import (
     CheckAnswer,
     CheckReport,
     Finding,
-    counted,
-    runs,
-    traded,
+    count_findings,
+    excuse_counts,
+    run_finding,
 )
 from attnbench.records import Selection
 
@@ -25,7 +25,7 @@ OK, MISSING, FAILED, UNSUPPORTED = (
 def counts(base, head):
     """Findings on these counts of a case."""
     base, head = (Counted(outcome="ok", values=values) for values in (base, head))
-    return counted(CheckedCase(selection=Selection(name="m")), base, head)
+    return count_findings(CheckedCase(selection=Selection(name="m")), base, head)
 
 
 def test_counts_gate_exactly_and_bytes_within_a_hundredth():
@@ -55,7 +55,7 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
     ],
 )
 def test_cases_that_did_not_run_on_both_sides(base, head, answer, words):
-    found = runs("m", "c", base, head)
+    found = run_finding("m", "c", base, head)
     assert found.answer is answer
     assert found.verdict == "missing"
     assert found.fails == (answer is CheckAnswer.BREAKS)
@@ -68,7 +68,7 @@ def test_every_answer_has_a_verdict():
 
 
 def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
-    assert runs("m", "c", OK, OK) is None
+    assert run_finding("m", "c", OK, OK) is None
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,19 @@ def ended(*findings):
 
 def test_a_check_that_compared_nothing_does_not_pass():
     """Whatever else it found, and however certain it should be."""
-    neither = runs("m", "c", MISSING, MISSING)
+    neither = run_finding("m", "c", MISSING, MISSING)
     same = Finding(mechanism="m", case="d", metric="operators", answer=CheckAnswer.SAME)
     unsure = replace(same, metric="time_s", answer=CheckAnswer.NOT_KNOWN, ratio=None)
-    failed, cannot = runs("m", "c", FAILED, FAILED), runs("m", "c", UNSUPPORTED, UNSUPPORTED)
+    failed, cannot = (
+        run_finding("m", "c", FAILED, FAILED),
+        run_finding("m", "c", UNSUPPORTED, UNSUPPORTED),
+    )
     for findings in ((neither, same), (failed, same), (unsure,), (unsure, same), (cannot,)):
         assert ended(*findings) == (2, 2)
-        assert CheckReport(base="a", head="b", findings=findings).unchecked == findings[:1]
-    assert ended(cannot, same) == ended(runs("m", "c", MISSING, OK)) == (0, 0)
-    lost, gone = runs("m", "c", FAILED, OK), runs("m", "c", OK, MISSING)
-    shared = runs("m", "c", OK, OK, "both sides ran head's code")
+        assert CheckReport(base="a", head="b", findings=findings).unchecked_findings == findings[:1]
+    assert ended(cannot, same) == ended(run_finding("m", "c", MISSING, OK)) == (0, 0)
+    lost, gone = run_finding("m", "c", FAILED, OK), run_finding("m", "c", OK, MISSING)
+    shared = run_finding("m", "c", OK, OK, "both sides ran head's code")
     for finding, codes in ((lost, (2, 2)), (shared, (2, 2)), (gone, (0, 0))):
         assert ended(finding) == codes
         assert ended(finding, same) == ((0, 0) if finding is gone else (0, 3))
@@ -123,16 +126,18 @@ def test_a_check_that_compared_nothing_does_not_pass():
     assert [named.exit_code(strict) for strict in (False, True)] == [2, 2]
     named = replace(named, findings=(gone, same))
     assert [named.exit_code(strict) for strict in (False, True)] == [0, 3]
-    assert (named.compared, named.not_compared) == (("d",), (gone,))
-    added = replace(named, findings=(runs("m", "c", MISSING, OK),))
+    assert (named.compared_cases, named.uncompared_findings) == (("d",), (gone,))
+    added = replace(named, findings=(run_finding("m", "c", MISSING, OK),))
     assert added.exit_code(strict=False) == 2
-    assert ended(neither, runs("m", "e", OK, FAILED)) == (1, 1)
+    assert ended(neither, run_finding("m", "e", OK, FAILED)) == (1, 1)
 
 
 def test_what_was_measured_was_checked_and_what_was_killed_was_not():
     suspect = one(answer="suspected", ratio=1.1)
     assert ended(suspect, replace(suspect, case="d")) == (0, 3)
-    killed = runs("m", "c", OK, Counted(outcome="oom", reason="memory ran out").blamed("head"))
+    killed = run_finding(
+        "m", "c", OK, Counted(outcome="oom", reason="memory ran out").excused_if_killed("head")
+    )
     assert killed.reason == "could not be measured on head: memory ran out"
     assert (ended(killed), ended(killed, LARGER)) == ((3, 3), (1, 1))
     assert ended(killed, one()) == (3, 3)
@@ -159,11 +164,11 @@ LARGER = one("operators", "slower", base=22.0, head=23.0)
 def test_a_count_that_grew_fails_unless_the_time_of_its_case_fell(beside, fails):
     report = CheckReport(base="a", head="b", findings=(LARGER, beside))
     assert report.exit_code(strict=False) == 1
-    assert traded(report).exit_code(strict=False) == int(fails)
+    assert excuse_counts(report).exit_code(strict=False) == int(fails)
 
 
 def test_a_mechanism_that_fails_is_not_traded_for_time():
     broken = one("runs", "breaks")
     slower = one("time_s", "slower", case="d")
     report = CheckReport(base="a", head="b", findings=(broken, slower, one()))
-    assert traded(report) == report
+    assert excuse_counts(report) == report

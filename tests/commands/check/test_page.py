@@ -1,48 +1,34 @@
-"""A check's outputs: failures first, and no text of a mechanism can pass for anything else."""
+"""A check in words: failures first, and everything as data."""
 
 import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attnbench.commands.check import page as check_page
 from attnbench.commands.check.cases import CheckPlan
-from attnbench.commands.check.ci import annotations, bmf, junit, outputs
-from attnbench.commands.check.finding import CheckAnswer, CheckReport, Conditions, Finding
-
-CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
-
-
-def finding(metric="time_s", answer="same", **more):
-    return Finding(
-        mechanism="fastformer", case=CASE, metric=metric, answer=CheckAnswer(answer), **more
-    )
-
-
-SLOWER = finding(base=0.010, head=0.0112, ratio=1.12, low=1.1, high=1.14, answer="slower")
-LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio=2.0)
-UNSURE = finding(ratio=1.5, answer="not known", reason="suspected at first, not confirmed")
-BROKEN = finding("runs", "breaks", reason="failed on head only: it broke")
-DIFFERENT = finding("outputs", "different", reason="the output differs by 0.1")
-NEITHER = finding("runs", "neither", reason="on neither side: there is no file x.py")
-KILLED = finding("runs", "killed", reason="could not be measured on head: killed")
-LOST = finding("runs", "lost", reason="failed on base only: x")
-ADDED = finding("runs", "added", reason="added: there is no file x.py")
-NEEDS = "needs about --budget 8m"
-SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
-OTHER_SAME = replace(SAME, case=CASE.replace("N128", "N512"))
-LATE = replace(
-    UNSURE, case=OTHER_SAME.case, ratio=None, reason="no time was left", decided_by=NEEDS
+from attnbench.commands.check.ci import annotations, junit
+from attnbench.commands.check.finding import CheckAnswer, Conditions
+from tests.commands.check.findings import (
+    ADDED,
+    BROKEN,
+    CASE,
+    DIFFERENT,
+    FASTER,
+    KILLED,
+    LARGER,
+    LATE,
+    LOST,
+    NEEDS,
+    NEITHER,
+    OTHER,
+    OTHER_SAME,
+    SAME,
+    SLOWER,
+    UNSURE,
+    report,
 )
-OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
-FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, answer="faster")
-
-
-def report(*findings, **more):
-    return CheckReport(base="main (abc)", head="the working tree", findings=findings, **more)
 
 
 @pytest.mark.parametrize(
@@ -90,96 +76,6 @@ def test_a_finding_in_one_sentence():
     )
     assert "allocated peak larger; +100 %, 1.000 MiB to 2.000 MiB" in check_page.sentence(LARGER)
     assert check_page.sentence(BROKEN) == f"{CASE}: failed on head only: it broke"
-
-
-def test_annotations_are_errors_and_warnings():
-    lines = list(annotations(report(SLOWER, UNSURE, notes=("a: b",))))
-    assert lines[0].startswith("::error title=attnbench%3A fastformer::fastformer:eager/B8")
-    assert "+12 %25" in lines[0]
-    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning", "::warning"]
-
-
-def test_many_failures_do_not_flood():
-    lines = list(annotations(report(*[SLOWER] * 40)))
-    assert len(lines) == 10
-    assert "31 more" in lines[-1]
-
-
-@given(st.text(), st.text())
-def test_no_text_can_become_a_command_or_break_the_file(reason, name):
-    odd = Finding(mechanism=name, case=name, metric="runs", answer=CheckAnswer.ADDED, reason=reason)
-    failing = replace(odd, answer=CheckAnswer.BREAKS)
-    made = report(odd, failing, finding(answer="not known", reason=reason), notes=(reason,))
-    for line in annotations(made):
-        assert "\n" not in line
-        assert "\r" not in line
-        assert line.startswith(("::error title=", "::warning title="))
-        assert line.count("::") >= 2
-        assert ":" not in line[2:].partition("::")[0]
-    suites = ET.fromstring(junit(made))
-    assert suites.tag == "testsuites"
-    check_page.page(made)
-    json.dumps(check_page.data(made, strict=True))
-
-
-def test_bencher_gets_what_head_takes_and_counts():
-    function = replace(OTHER, case="shop.code:index")
-    found = json.loads(bmf(report(SLOWER, LARGER, SAME, BROKEN, UNSURE, function)))
-    measured = {"latency": 0.0112e9, "memory": 2.0**21, "operators": 22.0}
-    expected = {"fastformer:eager/inference/N128": measured, "shop.code:index": {"latency": 11.2e6}}
-    assert found == {
-        case: {name: {"value": value} for name, value in values.items()}
-        for case, values in expected.items()
-    }
-
-
-def test_junit_counts_failures_errors_and_skips():
-    suite = ET.fromstring(junit(report(SLOWER, UNSURE, SAME, BROKEN, KILLED)))[0]
-    assert {key: suite.get(key) for key in ("tests", "failures", "skipped", "errors")} == {
-        "tests": "5",
-        "failures": "2",
-        "skipped": "1",
-        "errors": "1",
-    }
-    assert [case[0].tag for case in suite] == [
-        *("failure", "skipped", "system-out", "failure", "error")
-    ]
-    larger = ET.fromstring(junit(report(LARGER)))[0][0][0]
-    assert larger.get("type") == "larger"
-    assert "not confirmed" in suite[1].find("skipped").get("message")
-
-
-def test_what_was_not_compared_is_said_everywhere():
-    """As an error where nothing was, or if strict; else with its reason."""
-    for made, strict, ended in (
-        (report(LOST), False, "error"),
-        (report(LOST, OTHER_SAME), False, "skipped"),
-        (report(LOST, OTHER_SAME), True, "error"),
-        (report(ADDED, named=True), False, "error"),
-    ):
-        assert ET.fromstring(junit(made, strict))[0][0][0].tag == ended
-    made = report(LOST, OTHER_SAME)
-    found = check_page.data(made, strict=True)
-    assert found["compared"] == [OTHER_SAME.case]
-    assert found["not_compared"] == [{"case": CASE, "reason": "failed on base only: x"}]
-    assert found["exit_code"] == 3
-    assert "Not compared" in check_page.page(made)
-    assert [line.split(" ")[0] for line in annotations(made)] == ["::warning"]
-    assert outputs(made, strict=False).splitlines()[:3] == [
-        "exit-code=0",
-        "compared=1",
-        "not-compared=1",
-    ]
-    assert json.loads(bmf(report(LOST))) == {}
-
-
-@given(st.text())
-def test_no_text_adds_an_output_of_a_job(reason):
-    lines = outputs(report(replace(LOST, reason=reason)), strict=False).split("\n")
-    assert [line.partition("=")[0] for line in lines] == [
-        *("exit-code", "compared", "not-compared", "headline"),
-        "",
-    ]
 
 
 CONDITIONS = Conditions(

@@ -8,7 +8,13 @@ import pytest
 
 from attnbench.commands.check import pairs, rule
 from attnbench.commands.check.cases import CheckPlan
-from attnbench.commands.check.pairs import Allotment, deviation, needed, probable, usual_spread
+from attnbench.commands.check.pairs import (
+    Allotment,
+    deviation,
+    pairs_needed,
+    probable_change,
+    usual_spread,
+)
 from attnbench.commands.check.rule import Statistic, View
 from tests.benchmarks.gate_worlds import Tally, World, world
 from tests.doubles.checks import Noisy, simulated
@@ -28,29 +34,29 @@ def test_what_is_needed_is_about_what_it_takes(noise):
     for seed in range(200):
         draw = np.random.default_rng(seed)
         logs, again = draw.normal(0, noise, (2, 64))
-        wanted = needed(views(logs[:4], again[:4]), dict.fromkeys(Statistic, noise), 64)
+        wanted = pairs_needed(views(logs[:4], again[:4]), dict.fromkeys(Statistic, noise), 64)
         taken = int(min(wanted, 64))
         assert taken >= 4
-        ended.append(rule.settled(views(logs[:taken], again[:taken])))
+        ended.append(rule.is_settled(views(logs[:taken], again[:taken])))
     assert np.mean(ended) >= 0.5
 
 
 def test_more_noise_needs_more_pairs_and_too_much_more_than_there_are():
     wanted = [
-        needed(views((0.0,) * 4, (noise, -noise) * 2), dict.fromkeys(Statistic, noise), 64)
+        pairs_needed(views((0.0,) * 4, (noise, -noise) * 2), dict.fromkeys(Statistic, noise), 64)
         for noise in (0.0, 0.005, 0.02, 0.04)
     ]
     assert wanted == sorted(wanted)
     assert wanted[0] == pairs.EARLIEST
-    hopeless = needed(views((0.0,) * 4, (0.5, -0.5) * 2), dict.fromkeys(Statistic, 0.5), 64)
+    hopeless = pairs_needed(views((0.0,) * 4, (0.5, -0.5) * 2), dict.fromkeys(Statistic, 0.5), 64)
     assert math.isinf(hopeless)
 
 
 def test_a_difference_that_noise_explains_is_taken_for_none():
-    assert probable((0.02,), 0.03) == 0.0
-    assert probable((0.5,) * 4, 0.01) == pytest.approx(0.5, rel=0.01)
-    assert probable((), 0.01) == 0.0
-    assert probable((-0.5,) * 4, 0.01) == pytest.approx(-0.5, rel=0.01)
+    assert probable_change((0.02,), 0.03) == 0.0
+    assert probable_change((0.5,) * 4, 0.01) == pytest.approx(0.5, rel=0.01)
+    assert probable_change((), 0.01) == 0.0
+    assert probable_change((-0.5,) * 4, 0.01) == pytest.approx(-0.5, rel=0.01)
 
 
 def test_the_spread_of_few_pairs_leans_on_that_of_other_cases():
@@ -65,11 +71,11 @@ def test_the_spread_of_few_pairs_leans_on_that_of_other_cases():
 
 def test_a_case_is_not_decided_before_as_many_pairs_as_are_planned_where_there_is_time():
     plan = CheckPlan(budget_s=None)
-    assert Allotment.within(plan, math.inf).earliest == plan.looks[0]
-    assert Allotment.within(plan, 100.0).whole
-    short = Allotment.within(plan, 5.0)
+    assert Allotment.for_pairs(plan, math.inf).earliest == plan.looks[0]
+    assert Allotment.for_pairs(plan, 100.0).whole
+    short = Allotment.for_pairs(plan, 5.0)
     assert (short.earliest, short.whole) == (pairs.EARLIEST, False)
-    few = Allotment.within(replace(plan, looks=(3, 3)), 5.0)
+    few = Allotment.for_pairs(replace(plan, looks=(3, 3)), 5.0)
     assert few.earliest == 3
 
 
@@ -94,9 +100,9 @@ def test_noisy_cases_wait_until_the_others_are_decided():
     draw = np.random.default_rng(0)
     about = {"race": Noisy, "draw": draw, "placement": placement, "jitter": 0.002}
     _, report = simulated(150.0, 1.0, *[1.0] * 10, **about)
-    decided = {finding.case for finding in report.findings if finding.decided}
+    decided = {finding.case for finding in report.findings if finding.is_decided}
     assert len(decided - {"m:f0", "m:f1"}) >= 7
-    undecided = [finding for finding in report.findings if not finding.decided]
+    undecided = [finding for finding in report.findings if not finding.is_decided]
     assert all(finding.decided_by for finding in undecided)
 
 

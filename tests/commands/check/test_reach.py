@@ -8,7 +8,7 @@ import pytest
 
 from attnbench.commands.check.cases import CheckPlan
 from attnbench.commands.check.measuring import Runner
-from attnbench.commands.check.reach import Reach, chosen, file_of, named, reach
+from attnbench.commands.check.reach import Reach, chosen_selections, file_of, mechanism_name, reach
 from tests.commands.check.repositories import MECHANISM, Repository
 
 CARD = MECHANISM
@@ -46,8 +46,8 @@ def test_cards_are_found_by_their_text(found):
 
 
 def test_mechanisms_are_named_as_models_takes_them():
-    assert named("attnbench/mechanisms/transformer.py", "CARD") == "transformer"
-    assert named("src/a.py", "MINE") == "src/a.py:MINE"
+    assert mechanism_name("attnbench/mechanisms/transformer.py", "CARD") == "transformer"
+    assert mechanism_name("src/a.py", "MINE") == "src/a.py:MINE"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,14 @@ def test_the_file_of_what_is_checked(name, file, tmp_path):
     assert file_of(name, tmp_path) == file
 
 
-@pytest.mark.parametrize("broken", ["class Small Small", MECHANISM + "\nraise KeyError", "x = 1"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param("class Small Small", marks=pytest.mark.long),
+        MECHANISM + "\nraise KeyError",
+        "x = 1",
+    ],
+)
 def test_a_card_that_can_no_longer_be_loaded_is_reached(broken, found):
     both = {"a.py": CARD, "b.py": CARD}, {"a.py": broken}
     assert found(*both, "a.py", "b.py") == (["a.py:CARD", "b.py:CARD"], ())
@@ -79,7 +86,7 @@ def test_a_card_that_can_no_longer_be_loaded_is_reached(broken, found):
 @pytest.mark.parametrize(
     ("where", "line"),
     [
-        ("parts/deep.py", "from parts import deep\n"),
+        pytest.param("parts/deep.py", "from parts import deep\n", marks=pytest.mark.long),
         ("parts/deep.py", "def late():\n    from parts.deep import x\n"),
         ("more.py", "from middle import y\n"),
         pytest.param("src/pack/inner.py", "from pack.inner import x\n", marks=pytest.mark.long),
@@ -139,10 +146,10 @@ def test_a_shared_file_reaches_what_stands_on_it(file, names, package, found):
 
 def test_every_form_is_checked_where_the_budget_is_enough_and_else_the_default():
     result = Reach(reached={f"m{number}": ["eager", "folded"] for number in range(9)}, considered=9)
-    every, words = chosen(result, CheckPlan(), 3600.0)
+    every, words = chosen_selections(result, CheckPlan(), 3600.0)
     assert len(every) == 27
     assert words == "the change reaches all 9 of 9 mechanisms: m0, m1, m2, m3, m4, …"
-    some, words = chosen(result, CheckPlan(), 300.0)
+    some, words = chosen_selections(result, CheckPlan(), 300.0)
     assert sorted(map(str, some)) == [*result.reached]
     assert "default forms are checked, since --budget is not enough for every form" in words
-    assert len(chosen(result, replace(CheckPlan(), times=False), 300.0)[0]) == 27
+    assert len(chosen_selections(result, replace(CheckPlan(), times=False), 300.0)[0]) == 27

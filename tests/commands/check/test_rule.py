@@ -16,11 +16,11 @@ from attnbench.commands.check.rule import (
     Statistic,
     View,
     effect,
+    is_settled,
+    is_suspected,
     log_ratio,
     mean,
     rulings,
-    settled,
-    suspected,
 )
 from attnbench.records import Selection
 
@@ -116,7 +116,7 @@ def test_a_suspicion_is_called_only_if_the_second_look_agrees():
 def test_without_time_to_confirm_only_what_is_three_times_the_threshold_is_called(shift, verdict):
     first = look(shift, noise=0.005)
     alone = ruled(first)
-    assert suspected(views(first))
+    assert is_suspected(views(first))
     assert (alone.verdict, alone.reason) == (verdict, "no time was left to confirm")
     noisy = [math.log1p(shift) * k for k in (0.4, 1.0, 2.0)]
     assert ruled(first, noisy).verdict == verdict
@@ -135,8 +135,8 @@ def test_what_one_memory_layout_alone_shows_is_no_change():
 def test_too_few_pairs_never_pass():
     few = views((0.0, 0.0), (), (0.0, 0.0))
     assert rulings([few])[0].verdict == "unsure"
-    assert not settled(few)
-    assert not suspected(few)
+    assert not is_settled(few)
+    assert not is_suspected(few)
 
 
 def test_equal_pairs_have_no_spread_and_a_verdict():
@@ -177,7 +177,7 @@ def judged_on(seed, head):
     sides = {BASE: process, HEAD: head, AGAIN: process}
     for look, count in zip(case.looks, (6, 10), strict=True):
         look += [{side: taken(draw) for side, taken in sides.items()} for _ in range(count)]
-        if settled(case.views(THRESHOLD)):
+        if is_settled(case.views(THRESHOLD)):
             break
     return rulings([case.views(THRESHOLD)])[0]
 

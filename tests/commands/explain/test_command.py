@@ -4,21 +4,7 @@ import json
 
 import pytest
 
-from attnbench.commands.explain.analysis import by_level
-from attnbench.commands.explain.levels import at_levels
-from attnbench.running.request.options import read
 from tests.commands.commands import here, refused
-
-SMALL = {"width": 16, "heads": 2}
-
-
-@pytest.mark.long
-def test_decoding_is_explained_at_its_only_level():
-    given = {**SMALL, "mode": "decode", "quick": True, "budget": "none"}
-    (found,) = by_level(at_levels("retention", "grouped_query", 16, read(given)))
-    assert found.level == "attention"
-    assert found.ratio > 0
-    assert found.a["operators"] > found.b["operators"] > 0
 
 
 @pytest.mark.long

@@ -11,8 +11,7 @@ from attnbench.analysis.report import analyse
 from attnbench.commands.judge.judging import KernelQuestion, KernelVerdict
 from attnbench.commands.judge.page import (
     Waiting,
-    compared_speed,
-    conclusions,
+    conclusions_of,
     crossovers,
     data,
     headline,
@@ -20,8 +19,9 @@ from attnbench.commands.judge.page import (
     panel,
     ratios,
     sentences,
-    speed,
-    tried,
+    speed_by_mode,
+    speed_sentences,
+    tried_text,
 )
 from attnbench.records import Aspect, Attempt, Kernel, KernelFinding, PanelRow, Selection
 from attnbench.report import terminal
@@ -55,15 +55,15 @@ def raced(own, mechanism, noise, lengths=LENGTHS, **how):
 @pytest.mark.parametrize(("own", "mechanism", "noise"), RACES)
 def test_from_where_it_is_faster_is_said_of_each_mode(own, mechanism, noise):
     race = raced(own, mechanism, noise)
-    training, _ = compared_speed(race, "--budget 4m")
+    training, _ = speed_by_mode(race, "--budget 4m")
     assert re.fullmatch(RACES[own, mechanism, noise], training), training
     assert [table.rows[0][0].text for table in ratios(race)] == [f"{own}:eager"] * 2
     kinds = {row["mode"]: row["answer"] for row in crossovers(race, "--budget 4m").values()}
-    assert kinds["training"] == conclusions(race)["training"].answer
+    assert kinds["training"] == conclusions_of(race)["training"].answer
 
 
 def test_without_intervals_nothing_is_called_as_fast():
-    training, _ = compared_speed(raced("performer", "nystromformer", 0.01, rounds=1))
+    training, _ = speed_by_mode(raced("performer", "nystromformer", 0.01, rounds=1))
     assert re.fullmatch(UNSURE.replace("; --budget 4m may decide it", ""), training)
 
 
@@ -75,7 +75,7 @@ def test_without_intervals_nothing_is_called_as_fast():
     ],
 )
 def test_two_lengths_are_not_every_length(own, mechanism, said):
-    training, _ = compared_speed(raced(own, mechanism, 0.01, LENGTHS[:2]), "--budget 4m")
+    training, _ = speed_by_mode(raced(own, mechanism, 0.01, LENGTHS[:2]), "--budget 4m")
     assert training.startswith(said), training
 
 
@@ -83,7 +83,7 @@ def test_lengths_that_only_one_of_both_reached_are_not_spoken_of():
     both = sweep(("fastformer", "linformer"), lengths=LENGTHS, noise=0.01, restart=0.01)
     lost = {p.case.key for p in both.plan if p.case.workload.seq_len == 8192}
     kept = tuple(run for run in both.runs if run.case not in lost or "fastformer" in run.case)
-    training, _ = compared_speed(analyse(replace(both, runs=kept), "linformer"))
+    training, _ = speed_by_mode(analyse(replace(both, runs=kept), "linformer"))
     assert training == (
         "Faster in training at N = 512 and 2,048, where both were timed; nothing is known of other"
         " lengths."
@@ -93,7 +93,7 @@ def test_lengths_that_only_one_of_both_reached_are_not_spoken_of():
 def test_what_is_suspect_has_no_speed():
     race = raced("fastformer", "linformer", 0.01)
     shown = verdict(found(), STEADY, race=race, suspect="did its work only at first")
-    assert [*speed(shown)] == [
+    assert [*speed_sentences(shown)] == [
         "Its times are compared with nothing: in the race it did its work only at first."
     ]
 
@@ -234,7 +234,7 @@ def test_an_error_is_a_line_of_its_own():
 
 def test_what_is_not_raced_has_no_speed():
     shown = verdict(found(), unraced="what is not right has no speed")
-    assert [*speed(shown)] == ["Not raced: what is not right has no speed."]
+    assert [*speed_sentences(shown)] == ["Not raced: what is not right has no speed."]
 
 
 def test_progress_is_said_after_five_seconds_and_then_seldom():
@@ -282,4 +282,7 @@ def test_the_panel_has_a_column_for_its_verdicts():
 
 
 def test_of_nothing_that_was_tried_no_size_is_named():
-    assert tried(verdict(found(KernelFinding.UNTRIED, "the budget ended"))) == "Nothing was tried."
+    assert (
+        tried_text(verdict(found(KernelFinding.UNTRIED, "the budget ended")))
+        == "Nothing was tried."
+    )

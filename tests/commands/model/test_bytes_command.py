@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.commands.commands import here, refused
-from tests.commands.model.test_weights import MIXTRAL
+from tests.commands.model.test_parameters import MIXTRAL
 
 DATA = Path(__file__).parents[2] / "data" / "configurations"
 KIMI = DATA / "kimi-linear-48b.json"
@@ -69,7 +69,10 @@ def test_a_model_is_fetched_from_the_hub_with_the_size_of_its_weights(tmp_path, 
 def test_a_type_of_model_that_was_not_compared_is_said(tmp_path):
     file = tmp_path / "config.json"
     fields = {"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
-    file.write_text(json.dumps({**fields, "layer_types": ["full_attention"] * 2}))
+    fields["layer_types"] = ["full_attention"] * 2
+    file.write_text(json.dumps(fields))
+    assert "'num_key_value_heads' is missing; add it" in refused("bytes", file)
+    file.write_text(json.dumps({**fields, "num_key_value_heads": 4}))
     done = here("bytes", file, "--lengths", "1k")
     assert done.stderr.startswith("warning: model type 'None' was not compared with transformers;")
     assert "256 B" in done.stdout
@@ -161,11 +164,12 @@ def test_weights_that_are_not_counted_are_said_with_the_reason():
 
 
 def test_the_size_of_files_beside_a_configuration_is_used_and_said(mixtral):
-    (mixtral.parent / "model.safetensors").write_bytes(bytes(1 << 20))
+    with open(mixtral.parent / "model.safetensors", "wb") as file:
+        file.truncate(87 << 30)
     told = here("bytes", mixtral, "--memory", "80GiB", "--gpus", "2").stdout
     assert "The weights' bytes are those of the safetensors files" in " ".join(told.split())
     (row,) = [line.split() for line in told.splitlines() if line.startswith("files beside it")]
-    assert row[-4:-2] == ["1.000", "MiB"]
+    assert row[-4:-2] == ["87.00", "GiB"]
 
 
 @pytest.mark.parametrize(

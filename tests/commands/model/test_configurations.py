@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from attnbench.commands.model.configuration import fields
 from attnbench.commands.model.configured_layers import model
 from attnbench.commands.model.context import ALL, ContextQuery, rows
+from attnbench.commands.model.families import FAMILIES
 from attnbench.commands.model.orders import ORDERS
+from attnbench.commands.model.parameters import parameters
 from attnbench.commands.model.unread import OF_TYPE, READ
 from attnbench.errors import UsageError
 from tests.commands.model.filled import CannotBeFilled, few_layers, filled
-from tests.commands.model.test_layers import caches
+from tests.commands.model.test_configured_layers import caches
 
 pytestmark = [caches, pytest.mark.long]
 PIECES = 12
@@ -23,6 +26,7 @@ LAYERS = (4, 6, 8)  # of copies; more where they lack a kind or the class refuse
 CHANGED = MappingProxyType(
     {
         "bamba": {"attn_layer_indices": [1, 2]},
+        "dbrx": {"attn_config": {"kv_n_heads": 4, "rope_theta": 1e4, "clip_qkv": 8}},
         "deepseek_v2": {"num_experts_per_tok": 2, "moe_intermediate_size": 1408},
         "chameleon": {"vocabulary_map": {"<image>": 4, "IMGIMGA": 5}},
         "cohere_compass_text": {
@@ -190,6 +194,38 @@ def test_a_size_that_is_left_out_is_filled_in_as_its_class_does_or_refused(piece
                 continue
             if found != (right := answer(saved(by_class)[0], (100, 9_000), tmp_path)):
                 differences[name, field] = f"{found} for {right}"
+    assert not differences
+
+
+def parameters_of(values: Any, tmp_path: Any) -> int | str:
+    """How many parameters a file is said to have, or why they are not counted."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(values))
+    try:
+        return sum(weights.numbers for weights in parameters(fields(file)))
+    except UsageError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_parameters_of_a_file_without_a_field_are_those_of_its_class_or_not_counted(
+    piece, tmp_path
+):
+    """Of every family, each field of its class."""
+    differences = {}
+    for name in sorted(FAMILIES)[piece::PIECES]:
+        config = default(name, **CHANGED.get(name, {}))
+        if config is None or isinstance(parameters_of(saved(config)[0], tmp_path), str):
+            continue
+        values = {key: value for key, value in saved(config)[0].items() if value is not None}
+        for field in values:
+            rest = {key: value for key, value in values.items() if key != field}
+            counted = parameters_of(rest, tmp_path)
+            by_class = None if isinstance(counted, str) else default(name, **rest)
+            if by_class is None:
+                continue
+            if counted != (right := parameters_of(saved(by_class)[0], tmp_path)):
+                differences[name, field] = f"{counted} for {right}"
     assert not differences
 
 

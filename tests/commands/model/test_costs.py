@@ -10,54 +10,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.analysis.conclusions import Answer
-from attnbench.analysis.report import analyse
+from attnbench.analysis.statistics.estimate import Estimate
+from attnbench.commands.model.command import write_report
 from attnbench.commands.model.costs import (
     DECODE,
     ENDS,
-    LayerKind,
     MeasuredAt,
-    ModelCosts,
     mechanism_of,
+    share_of,
     times,
 )
-from attnbench.commands.model.figure import layer_figure
-from attnbench.commands.model.layer_table import layer_table
-from attnbench.records import Mode, Outcome, Part
-from tests.sweeps import decoded, raced, sweep
-
-LENGTHS = (128, 512, 2048)
-SPEED = (1.0, 1.5, 0.8)  # of the machine in each round, which falls on all kinds alike
-
-
-def seconds(mechanism, n):
-    return 0.2 if mechanism == "linformer" else n / 4096
-
-
-def kind(words, layers, mechanism="", reason="", per_token=0.0):
-    return LayerKind(words, layers, mechanism, reason, per_token, dict.fromkeys(LENGTHS, 0))
-
-
-KINDS = (
-    kind("linear", 3, "linformer"),
-    kind("full", 1, "transformer", per_token=512.0),
+from attnbench.commands.model.layer_table import layer_table, share_table
+from attnbench.commands.model.mechanisms import Kind, Measurable
+from attnbench.records import Outcome, Part
+from tests.commands.model.costed import (
+    FED,
+    KINDS,
+    LENGTHS,
+    POOLS,
+    SPEEDS,
+    costs,
+    kind,
+    seconds,
+    swept,
 )
-POOLS = kind("pools", 2, reason="no mechanism here reads gated pools", per_token=8.0)
-
-
-def swept(drop=lambda run: False, rounds=3):
-    """A sweep of steps in which every round has another speed, and laps have no noise."""
-    whole = decoded({"linformer": lambda n: 8, "transformer": lambda n: n}, lengths=LENGTHS)
-    runs = tuple(run for run in whole.runs if run.round < rounds and not drop(run))
-
-    def laps(case, round_):
-        one = SPEED[round_] * seconds(case.mechanism, case.workload.seq_len)
-        return dict.fromkeys(range(4), one)
-
-    return raced(replace(whole, runs=runs), laps)
-
-
-def costs(whole, kinds=KINDS):
-    return ModelCosts(analyse(whole), kinds)
+from tests.sweeps import raced
 
 
 def test_the_sum_is_of_all_layers_and_its_shares_are_paired():
@@ -95,48 +72,16 @@ def test_one_length_is_not_enough_for_never():
     assert table.rows[0][table.columns.index("Pays at")].text == "slower at 128"
 
 
-def test_a_sum_that_lacks_a_kind_is_not_made_up():
-    """One that can be measured but was not there; one that cannot is named, and left out."""
-    longest = {p.case.key for p in swept().plan if p.case.workload.seq_len == 2048}
-
-    def lost(run):
-        return run.case in longest and "transformer" in run.case and run.part is Part.TIME
-
-    found = costs(swept(lost), (*KINDS, POOLS))
-    assert MeasuredAt(DECODE, 512) in found.times.sums
-    assert MeasuredAt(DECODE, 2048) not in found.times.sums
-    assert ("linear", MeasuredAt(DECODE, 2048)) in found.times.seconds
-    table = layer_table(found, "a model")
-    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert rows["pools"]["Layers"].text == "2"
-    assert rows["pools"]["Bytes per token"].text == "8"
-    assert rows["pools"]["512, ms"].text == "–"
-    whole = rows["all that can be measured"]
-    assert whole["Layers"].text == "4"
-    assert whole["Bytes per token"].text == "512"
-    assert whole["2K, ms"].text == "–"
-    assert whole["512, ms"].value == pytest.approx(
-        1e3 * found.times.sums[MeasuredAt(DECODE, 512)].point
-    )
-    assert "“pools”, 2 layers: no mechanism here reads gated pools." in table.note
-    assert rows["full"]["2K, ms"].text == "not run"
-
-
-def test_one_round_has_no_interval():
-    table = layer_table(costs(swept(rounds=1)), "a model")
-    assert {row[table.columns.index("512, ms")].text[-1] for row in table.rows} == {"*"}
-
-
-def test_the_figure_has_a_bar_for_each_kind_at_each_context():
-    (axes,) = layer_figure(costs(swept(), (*KINDS, POOLS))).axes
-    heights = [bar.get_height() for bar in axes.patches]
-    assert len(heights) == len(KINDS) * len(LENGTHS)
-    tops = [bar.get_y() + bar.get_height() for bar in axes.patches[len(LENGTHS) :]]
-    sums = costs(swept()).times.sums
-    # bars are of medians, whose sum is the median of sums where rounds differ by a factor alone
-    assert tops == pytest.approx([1e3 * sums[MeasuredAt(DECODE, n)].point for n in LENGTHS])
-    said = " ".join(text.get_text() for text in axes.figure.texts)
-    assert not said or "Without 2 layers" in said
+def test_a_sweep_that_timed_no_kind_beside_another_has_a_table_and_no_bars(tmp_path, capsys):
+    """As where a budget ends early, or one kind needs all memory."""
+    lost = swept(lambda run: "transformer" in run.case and run.part is Part.TIME)
+    assert costs(lost).steps
+    assert not costs(lost).summed_steps
+    found = Measurable(64, 4, tuple(Kind(k.words, k.layers, (), k.mechanism, "") for k in KINDS))
+    write_report("a model", found, False, tmp_path, lost)
+    assert "all layers" in capsys.readouterr().out
+    assert not (tmp_path / "layers.png").exists()
+    assert (tmp_path / "layers.csv").exists()
 
 
 def test_a_run_that_failed_counts_for_nothing():
@@ -150,22 +95,41 @@ def test_a_run_that_failed_counts_for_nothing():
     assert costs(changed).times.sums[place].df < costs(whole).times.sums[place].df
 
 
-LATENTS = (
-    kind("windows", 3, "transformer", per_token=512.0),
-    kind("linear", 2, "linformer"),
-    kind("full", 1, "transformer", per_token=512.0),
-)
+def test_attentions_share_is_paired_and_within_its_interval():
+    """What slows a round falls on both alike, so it does not widen the share."""
+    found = costs(swept(), FED)
+    of = {one.place.seq_len: one for one in found.attention_shares()}
+    for n in LENGTHS:
+        assert of[n].attention == pytest.approx(SPEEDS * 0.6)
+        assert of[n].feed_forwards == pytest.approx(SPEEDS * 4 * n / 4096)
+        share = 0.6 / (0.6 + 4 * n / 4096)
+        assert of[n].share.point == pytest.approx(share)
+        assert share - 1e-6 < of[n].share.low <= of[n].share.high < share + 1e-6
+    table = share_table(found, "a model")
+    first = dict(zip(table.columns, table.rows[0], strict=True))
+    assert first["At"].text == "128"
+    assert first["Attention's share"].text == "82.8 % [82.8, 82.8]"
+    assert next(found.shares())["attention_share_point"] == pytest.approx(0.6 / 0.725)
 
 
-def test_kinds_that_one_mechanism_computes_are_rows_of_their_own():
-    table = layer_table(costs(swept(), LATENTS), "a model")
-    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    whole = rows.pop("all layers")
-    for column in ("Layers", "FLOPs at 2K", "512, ms", "512, share"):
-        summed = sum(row[column].value for row in rows.values())
-        assert summed == pytest.approx(1 if "share" in column else whole[column].value), column
-    assert whole["Layers"].value == 6
-    assert rows["windows"]["512, ms"].value == pytest.approx(3 * rows["full"]["512, ms"].value)
+def test_an_interval_of_a_share_stays_within_the_whole():
+    wide = share_of(Estimate(point=20.0, low=0.5, high=1e9))
+    assert wide.low == pytest.approx(1 / 3)
+    assert wide.point == pytest.approx(20 / 21)
+    assert 20 / 21 < wide.high <= 1
+    assert share_of(Estimate(point=2.0, low=1.0, high=math.inf)).high == 1
+    assert math.isnan(share_of(Estimate(point=2.0)).low)
+
+
+def test_a_share_of_part_of_a_model_is_not_said():
+    """Neither without a layer's attention, nor without a feed-forward, nor without both kinds."""
+    feed = kind("feed-forward", 2, reason="its feed-forward is not known here")
+    for more in (POOLS, feed._replace(feeds=True)):
+        found = costs(swept(), (*FED, more))
+        assert not [*found.attention_shares()]
+        assert share_table(found, "a model") is None
+        assert "share is not known, since not all of the model" in layer_table(found, "a").note
+    assert share_table(costs(swept()), "a model") is None
 
 
 BASE = swept()
@@ -215,22 +179,6 @@ def test_a_sum_is_that_of_its_rows_whatever_was_measured(counts, noise, gone):
         assert [getattr(whole, end) for end in ENDS] == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_journal_that_lacks_the_cases_of_a_kind_says_so():
-    whole = swept()
-    plan = tuple(one for one in whole.plan if one.case.mechanism == "linformer")
-    keys = {one.case.key for one in plan}
-    runs = tuple(run for run in whole.runs if run.case in keys)
-    found = costs(replace(whole, plan=plan, runs=runs))
-    assert [one.words for one in found.lacking] == ["full"]
-    assert not found.times.sums
-    table = layer_table(found, "a model")
-    assert "“full” has no case in the journal" in table.note
-    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert rows["linear"]["512, ms"].value
-    assert rows["all layers"]["512, ms"].text == "–"
-    assert rows["all layers"]["FLOPs at 2K"].text == "–"
-
-
 def test_a_case_is_of_the_mechanism_whose_options_it_has_but_for_defaults():
     case = BASE.plan[0].case
     name = case.mechanism
@@ -245,11 +193,3 @@ def test_a_case_is_of_the_mechanism_whose_options_it_has_but_for_defaults():
     assert of((("rank", 8),), f"{name}[rank=64]") is None
     stacked = replace(case, mechanism=f"stack(3*{name}[rank=8])")
     assert mechanism_of(stacked, (name, f"{name}[rank=8]")) == f"{name}[rank=8]"
-
-
-def test_prefills_alone_have_no_context_from_which_a_kind_pays():
-    whole = sweep(("linformer", "transformer"), lengths=LENGTHS, modes=(Mode.INFERENCE,))
-    table = layer_table(costs(whole), "a model")
-    assert "Pays at" not in table.columns
-    assert "Pays at" not in table.note
-    assert [name for name in table.columns if name.startswith("FLOPs")] == ["FLOPs at 2K"]

@@ -13,12 +13,13 @@ from attnbench.attention.checks.flops import counted_flops
 from attnbench.commands.model.command import layer_kinds
 from attnbench.commands.model.configured_layers import layers
 from attnbench.commands.model.context import ContextQuery, Layer, rows
-from attnbench.commands.model.mechanisms import WEIGHED, fields, measurable
+from attnbench.commands.model.mechanisms import WEIGHED, fields
+from attnbench.commands.model.mechanisms import measurable as measurable_of
 from attnbench.commands.model.orders import FULL, SLIDING
 from attnbench.errors import UsageError
 from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Mode, Selection, Workload
-from tests.commands.model.test_layers import FAMILIES, SAME, SMALL, caches
+from tests.commands.model.test_configured_layers import FAMILIES, SAME, SMALL, caches
 
 LENGTH = 37
 # how the names of their classes end
@@ -47,6 +48,9 @@ LATENTS = (
     *("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "kimi_linear"),
     *("bailing_hybrid", "mistral4"),
 )
+
+
+measurable = partial(measurable_of, feeds=False)
 
 
 def written(kind, tmp_path, **more):

@@ -9,26 +9,17 @@ from attnbench.analysis.conclusions import Answer, Basis
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
-from attnbench.commands.recommend.analysis import fitting, recommend, recommendations
-from attnbench.commands.recommend.page import ranking, recommended
-from attnbench.records import Cause, Mode, Outcome, units
+from attnbench.commands.recommend.analysis import fitting
+from attnbench.records import Cause, Outcome, units
 from tests import sweeps
+from tests.commands.recommend.advised import (
+    LONGEST,
+    MEASURED,
+    QUIET,
+    advised,
+    ended,
+)
 from tests.sweeps import LENGTHS, altered, lost, seconds, slowed, sweep
-
-SHORT = (128, 512, 2048)
-MEASURED, LONGEST = 8192, 65_536  # a sweep that the budget ended goes up to the first
-QUIET = {"restart": 0.002, "noise": 0.002, "lengths": SHORT, "modes": (Mode.INFERENCE,)}
-
-
-def advised(whole, seq_len, memory=None):
-    return recommend(analyse(whole), seq_len, memory)
-
-
-def text(whole, seq_len, memory=None):
-    """The sentence of a sweep of one mode."""
-    analysis = analyse(whole)
-    (pair,) = recommendations(analysis, recommend(analysis, seq_len, memory))
-    return recommended(*pair)
 
 
 def test_a_measured_length_is_ranked_by_measured_times():
@@ -85,14 +76,6 @@ def test_memory_limits_the_choice():
     assert advised(whole, 2048, 1.0)["excluded"].all()
 
 
-def over_budget(case):
-    return lost(case, cause=Cause.BUDGET) if case.workload.seq_len > MEASURED else None
-
-
-def ended(*series, lengths=LENGTHS):
-    return sweep(series, end=over_budget, **QUIET | {"lengths": lengths})
-
-
 def test_the_last_round_does_not_reverse_a_ranking():
     """Fastformer takes 1.1 µs a token and Linformer 1.5, in all rounds but the last: then 2.2."""
     whole = ended("fastformer", "linformer")
@@ -115,38 +98,6 @@ def test_predictions_are_near_what_would_have_been_measured(lengths):
     far = cases["seq_len"] > MEASURED
     assert [*cases["predicted_s"].notna()] == [*far]
     assert cases["predicted_s"][far].to_numpy() == pytest.approx(np.array(truth)[far], rel=0.2)
-
-
-def test_where_nothing_was_measured_it_says_so_and_what_is_predicted():
-    whole = ended("fastformer", "linformer", "transformer")
-    found = advised(whole, LONGEST)
-    assert found["rank"].isna().all()
-    said = "inference at 65,536: nothing that may be ranked was timed; not measured, but predict"
-    assert text(whole, LONGEST).startswith(said)
-    largest = found["allocated_peak_bytes"].max()
-    _, fitting = text(whole, LONGEST, largest - 1).split("predicted: ")
-    assert "Fastformer " in fitting
-    assert "Transformer" not in fitting
-    nothing = text(whole, LONGEST, 1.0)
-    assert nothing == "inference at 65,536: nothing that may be ranked was timed."
-    table = ranking(found)
-    times = [row[table.columns.index("Time, ms")] for row in table.rows]
-    assert all(time.value > 0 and time.text.endswith(" predicted") for time in times)
-
-
-def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
-    def end(case):
-        return over_budget(case) if case.mechanism == "fastformer" else None
-
-    whole = sweep(("fastformer", "linformer"), modes=(Mode.INFERENCE,), end=end)
-    found = advised(whole, LONGEST)
-    assert found["rank"].isna().tolist() == [False, True]
-    assert list(found["excluded"]) == ["", ""]
-    said = (
-        "inference at 65,536: Linformer alone, of those that may be ranked, was timed there; not"
-        " measured, but predicted: Fastformer "
-    )
-    assert text(whole, LONGEST).startswith(said)
 
 
 def test_whether_a_series_fits_is_known_from_a_peak_that_was_measured_in_full():

@@ -6,57 +6,14 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.commands.sweeping.asked import Asked
+from attnbench.commands.sweeping.invocation import Invocation
 from attnbench.commands.sweeping.output import decided_text, interruption_message
 from attnbench.commands.sweeping.planning import foretell
-from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records.storage.journal import Journal
 from attnbench.records.storage.schema import Start
-from attnbench.report.machine import clock_of, noise_warnings
 from tests import sweeps
 from tests.commands.commands import here
-
-OTHERS = "other processes compute here; a process gets {} % of the time it needs; "
-QUOTA = "a CPU quota of 0.5 cores (of this container or service) stops it"
-EXPECT = "a process gets {} % of the time it needs; expect about {} % of what 300 s"
-MACHINE = sweeps.environment(cores=2, threads=2, load=0.1)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, []),
-        ({"share": 0.5}, [OTHERS.format(50) + "times will be noisy"]),
-        ({"cores": 1, "load": 0.0}, ["2 threads share 1 core; try --threads 1"]),
-        ({"share": 0.9, "threads": 1}, []),
-        ({"share": 0.5, "threads": 1, "quota_cores": 0.5}, [QUOTA + "; " + EXPECT.format(50, 50)]),
-        (
-            {"share": 0.25, "threads": 1, "quota_cores": 0.5},
-            [f"{QUOTA}, and other processes compute here; " + EXPECT.format(25, 20)],
-        ),
-        ({"share": 0.34, "threads": 1}, [OTHERS.format(34) + "expect about 30 % of what 300 s"]),
-    ],
-)
-def test_what_makes_times_noisy_is_reported(changes, words):
-    machine = replace(MACHINE, **changes)
-    said = list(noise_warnings(machine, find("cpu").host_clock(machine.threads), 300.0))
-    assert len(said) == len(words)
-    assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"threads": 1}, "CPU time on one core"),
-        ({"threads": 3}, "wall time on 3 threads"),
-        ({"threads": 1, "device_memory_bytes": 1 << 30}, "1 thread"),
-    ],
-)
-def test_the_clock_is_said_before_anything_is_measured(changes, words):
-    machine = replace(MACHINE, **changes)
-    assert clock_of(machine, find("cpu").host_clock(machine.threads)) == words
-
 
 SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
 
@@ -64,7 +21,7 @@ SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device
 def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would():
     made = sweeps.sweep(("fastformer",), lengths=(128,))
     plan = [replace(line, refusal="heads cannot share keys") for line in made.plan]
-    asked = Asked(options={}, shard=None, folder=Path(), resumes=False)
+    asked = Invocation(options={}, shard=None, folder=Path(), resumes=False)
     with pytest.raises(CannotRun, match="none of 2 cases can run; fastformer:eager: heads"):
         foretell(asked, made.request, plan)
     foretell(asked, made.request, [*plan[1:], made.plan[0]])

@@ -11,8 +11,8 @@ import pytest
 from attnbench.attention.checks.checks import verify
 from attnbench.errors import UnknownMechanism, UnknownOption
 from attnbench.measuring import reader
-from attnbench.measuring.called import Called
-from attnbench.measuring.causality import leak, stepwise
+from attnbench.measuring.caller import Caller
+from attnbench.measuring.causality import in_steps, leak
 from attnbench.measuring.planner import plan
 from attnbench.measuring.subject import subject_of
 from attnbench.measuring.worker import Worker
@@ -30,8 +30,8 @@ from attnbench.records.messages import (
 )
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
-from attnbench.running.session import own_server
-from tests import sweeps
+from attnbench.running.session import measuring_server
+from tests import sweeps, user_modules
 from tests.measuring.cases import case
 
 FILE = Path(__file__).parents[2] / "user_modules.py"
@@ -43,7 +43,7 @@ def named(name):
 
 @pytest.fixture(scope="module")
 def server():
-    with own_server(1) as server:
+    with measuring_server(1) as server:
         yield server
 
 
@@ -219,8 +219,8 @@ def test_later_tokens_of_a_step_are_looked_at_too():
         case("grouped_query", "eager", mode=Mode.DECODE, causal=True, step=4),
         seed=0,
     )
-    called = Called(subject)
-    forward = stepwise(called)
+    called = Caller(subject)
+    forward = in_steps(called)
     assert leak(called, forward) is None
     step = called.mechanism.step
     called.mechanism.step = lambda x, state: step(x + 0.1 * x.mean(1, keepdim=True), state)
@@ -250,6 +250,30 @@ def test_a_core_stands_between_projections_or_alone(answer):
     values = answer("summed", measures_memory=True, level=Level.CORE)["values"]
     assert (values["parameters"], values["flops"]) == (0, 2 * 2 * 2 * 4 * 32 * 4 * 4)
     assert answer("softmax", padding=0.3)["outcome"] == Outcome.OK
+
+
+def mean(width, heads):
+    return user_modules.Mean(width, heads)
+
+
+def masked(width, heads):
+    return user_modules.Masked(width, heads)
+
+
+def lazy(width, heads):
+    """A factory that needs data of its own."""
+    user_modules.Mean(width, heads).value.weight.sum().item()
+    return user_modules.Mean(width, heads)
+
+
+@pytest.mark.parametrize(("factory", "takes"), [(mean, False), (masked, True), (lazy, True)])
+def test_what_a_factory_makes_is_asked_whether_it_takes_a_mask(factory, takes):
+    """What cannot be known without running it is not refused."""
+    offered = adopt(factory, factory.__name__)
+    padded = case(named("Mean"), "eager", padding=0.3).workload
+    refusal = offered.refusal("eager", offered.config(), padded)
+    assert (refusal is None) == takes
+    assert offered.refusal("eager", offered.config(), replace(padded, padding=0.0)) is None
 
 
 def test_a_padded_batch_needs_a_mask(answer):

@@ -51,7 +51,8 @@ def examples(usual=USUAL, rest=pytest.mark.long, level=Level.ATTENTION):
 
 
 FIRST = [*examples()]
-CORES = [*examples(level=Level.CORE)]
+FEW = [*examples(USUAL[:2])]
+CORES = [*examples(USUAL[:2], level=Level.CORE)]
 FULL = [*examples(USUAL[:1], rest=pytest.mark.faults)]
 
 
@@ -84,7 +85,7 @@ def gradients(module, x, mask):
 
 @pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("trial", FIRST)
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True])
 def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training):
     """In evaluation of sequences without padding, and in training of padded ones."""
     w = trial.workload(23)
@@ -97,7 +98,7 @@ def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training):
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("trial", FIRST)
+@pytest.mark.parametrize("trial", FEW)
 @pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.faults), True])
 def test_neither_a_second_call_nor_a_second_layer_is_compiled_again(trial, training):
     w = trial.workload(23)

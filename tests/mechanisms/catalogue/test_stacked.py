@@ -166,4 +166,4 @@ def test_a_check_finds_the_layers_of_each_tree(tmp_path):
     (tmp_path / "m.py").write_text("from attnbench.mechanisms.local import CARD as MINE\n")
     name = repository_name("stack(2*m.py:MINE+local)", tmp_path, tmp_path.parent)
     assert name == f"stack(2*{tmp_path.name}/m.py:MINE+local)"
-    assert "mixed" in Cards(tmp_path.parent, own=False).find(name).forms
+    assert "mixed" in Cards(tmp_path.parent, own_only=False).find(name).forms

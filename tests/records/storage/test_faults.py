@@ -11,8 +11,7 @@ import pytest
 from attnbench.errors import StoreError, SweepBusy
 from attnbench.records import Outcome, Part, Run
 from attnbench.records.storage.journal import FILE, TORN, load
-from attnbench.records.storage.locked import LockedFile
-from attnbench.records.storage.resuming import done
+from attnbench.records.storage.resuming import completed_runs
 from attnbench.records.storage.schema import EndReason
 from tests.records.storage.recorded import SMALL, SWEEP, entries, opened
 from tests.records.storage.test_output import small_files
@@ -32,7 +31,9 @@ def written(folder):
     case = SWEEP.plan[0]
     with opened(folder) as journal:
         journal.append(case)
-        for number in sorted({*range(ROUNDS)} - {run.round for run in done(journal.sweep)}):
+        for number in sorted(
+            {*range(ROUNDS)} - {run.round for run in completed_runs(journal.sweep)}
+        ):
             about = {"case": case.case.key, "part": Part.TIME, "outcome": Outcome.OK}
             # lines of many pages, so that a kill can fall into the middle of one
             journal.append(Run(**about, round=number, notes={"long": "x" * 30_000}, elapsed_s=1.0))
@@ -94,26 +95,6 @@ def test_a_journal_is_a_regular_file(tmp_path):
     with pytest.raises(StoreError, match=r"remove the symbolic link and --resume"):
         opened(tmp_path)
     assert (tmp_path / "other").read_bytes() == SMALL
-
-
-def test_what_is_appended_is_on_the_disk_or_not_in_the_file(tmp_path, monkeypatch):
-    synced = []
-    file = LockedFile(tmp_path / "file")
-    with monkeypatch.context() as system:
-        system.setattr(os, "fsync", lambda fd: synced.append(os.pread(fd, 100, 0)))
-        file.append(b"one\n")
-        file.append(b"two\n")
-    assert synced == [b"one\n", b"one\ntwo\n"]
-
-    def full(fd):
-        raise OSError("no space left on device")
-
-    with monkeypatch.context() as system:
-        system.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="no space left"):
-            file.append(b"three\n")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"one\ntwo\n"
 
 
 def test_a_file_that_cannot_be_locked_is_refused(tmp_path, monkeypatch):

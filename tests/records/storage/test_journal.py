@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.errors import DifferentSweep, StoreError
-from attnbench.records import Cause, Outcome, Part, Run, Sample
+from attnbench.records import Outcome, Part, Run, Sample
 from attnbench.records.metrics import TABLE
 from attnbench.records.storage import journal, schema
 from attnbench.records.storage.journal import FILE, Journal, load, load_results
-from attnbench.records.storage.resuming import done, refuse_other
 from attnbench.records.storage.schema import EndReason, Start
 from attnbench.version import __version__
 from tests.records.storage.recorded import DATA, LINES, SMALL, SMALL_LINES, SWEEP, opened, rows
@@ -163,39 +162,12 @@ def test_another_request_or_machine_is_refused(tmp_path):
     assert (tmp_path / FILE).read_bytes() == before
 
 
-def test_limits_and_order_make_no_other_request():
-    asked = SWEEP.request
-    roomier = replace(asked.settings, memory_limit_bytes=1 << 30)
-    models = tuple(reversed(asked.models))
-    here = replace(
-        asked, budget_s=None, rounds=9, case_timeout_s=1.0, settings=roomier, models=models
-    )
-    refuse_other(SWEEP, Start(here, SWEEP.sessions[0]))
-    with pytest.raises(DifferentSweep, match=r"\(tokens: 8192 there, 1 here\)"):
-        refuse_other(SWEEP, Start(replace(asked, tokens=1), SWEEP.sessions[0]))
-
-
-def test_what_is_not_the_machine_may_change():
-    here = SWEEP.sessions[0]
-    refuse_other(SWEEP, Start(SWEEP.request, replace(here, load=9.0, memory_bytes=1, notes={})))
-    with pytest.raises(DifferentSweep, match=r"\(threads: 2 there, 1 here\)"):
-        refuse_other(SWEEP, Start(SWEEP.request, replace(here, threads=1)))
-
-
 def test_what_ran_is_not_replaced_by_why_it_was_left_out(tmp_path):
     ran = next(run for run in SWEEP.runs if run.outcome is Outcome.OK)
     left_out = replace(ran, outcome=Outcome.SKIPPED, samples=(), elapsed_s=0.0)
     with opened(tmp_path) as journal:
         journal.append(*SWEEP.plan, left_out, ran, left_out)
     assert [run.outcome for run in load(tmp_path).runs] == [Outcome.OK]
-
-
-def test_what_was_skipped_or_killed_is_not_done():
-    assert done(SWEEP) == [run for run in SWEEP.runs if run.outcome is not Outcome.SKIPPED]
-    ran = next(run for run in SWEEP.runs if run.outcome is Outcome.OK)
-    crashed = replace(ran, outcome=Outcome.CRASHED)
-    killed = replace(crashed, cause=Cause.KILLED)
-    assert done(replace(SWEEP, runs=(crashed, killed))) == [crashed]
 
 
 def parse(data, origin):

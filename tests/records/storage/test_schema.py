@@ -16,7 +16,7 @@ from attnbench.records.storage.schema import End, Head, JournalLine, Start
 from tests.records.storage.recorded import RECORDED
 
 # a busy machine is no failure
-UNTIMED = settings(deadline=None, max_examples=40)
+UNTIMED = settings(deadline=None, max_examples=20)
 
 NOW = "2025-01-31T12:00:00.000+00:00"
 HOSTILE = (

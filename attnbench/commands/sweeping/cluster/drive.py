@@ -9,7 +9,7 @@ from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.commands.sweeping.cluster.engine import Engine, JobState
 from attnbench.commands.sweeping.cluster.folder import Job
 from attnbench.errors import CannotRun
-from attnbench.records.units import many
+from attnbench.records import units
 from attnbench.running.process import last_line, tail
 
 MOST_TRIES = 3
@@ -25,11 +25,11 @@ def drive(
     observe: Callable[[str], None] = lambda progress: None,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[int, str]:
-    """Wait until every shard is measured or given up; returns why those were that are.
+    """Wait until every shard is measured or given up; the reason of each that is, by its number.
 
-    `observe` is told whenever a shard has begun or ended. The wait may be interrupted, and
-    another one of the same folder continues: the stored state says which jobs still run, and the
-    journals what was measured. Raises `CannotRun`.
+    `engine` has the jobs of the fleet in `folder`; `observe` gets the progress in words whenever a
+    shard has begun or ended, and `pause` waits for so many seconds. A wait that is interrupted can
+    be repeated: the stored state says which jobs still run. Raises `CannotRun`.
     """
     fleet = fleets.read(folder)
     before = engine.states([job.id for job in fleet.jobs.values()]) if fleet.jobs else {}
@@ -38,20 +38,20 @@ def drive(
 
     def poll() -> list[JobState]:
         # first: a job that ends in between has written its journal
-        seen = engine.states([job.id for job in jobs.values()]) if jobs else {}
+        states_by_id = engine.states([job.id for job in jobs.values()]) if jobs else {}
         tries = dict[int, int]()  # of each shard that is to start
         states = list[JobState]()  # of the unfinished shards
         for number in range(1, fleet.shards + 1):
             if number in failed or fleets.is_measured(folder, number):
                 continue
             job = jobs.get(number)
-            state = seen[job.id] if job else JobState.UNSTARTED
+            state = states_by_id[job.id] if job else JobState.UNSTARTED
             if state is JobState.CANCELLED:
                 failed[number] = "was cancelled"
             elif state is JobState.ENDED and job and job.tries >= MOST_TRIES:
                 line = last_line(tail(fleets.log(folder, number)))
-                said = f"its last line: {line}" if line else SILENT
-                failed[number] = f"was given up after it was lost {MOST_TRIES} times; {said}"
+                ending = f"its last line: {line}" if line else SILENT
+                failed[number] = f"was given up after it was lost {MOST_TRIES} times; {ending}"
             else:
                 states.append(state)
                 if state not in ACTIVE:
@@ -62,7 +62,7 @@ def drive(
         return states
 
     silent_s = OUTAGE_S  # at first it must answer
-    said = ""
+    last_progress = ""
     states = [JobState.WAITING]
     while states:
         try:
@@ -73,9 +73,9 @@ def drive(
             if silent_s > OUTAGE_S:
                 raise
         progress = progress_of(states, fleet.shards)
-        if progress != said:
+        if progress != last_progress:
             observe(progress)
-            said = progress
+            last_progress = progress
         if states:
             pause(PAUSE_S)
     return failed
@@ -86,4 +86,4 @@ def progress_of(states: Sequence[JobState], shards: int) -> str:
     running = states.count(JobState.RUNNING)
     waiting = len(states) - running
     ended = shards - len(states)
-    return f"{many(running, 'shard')} running, {waiting} waiting, {ended} ended"
+    return f"{units.many(running, 'shard')} running, {waiting} waiting, {ended} ended"

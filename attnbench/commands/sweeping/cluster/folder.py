@@ -22,10 +22,7 @@ from pathlib import Path
 import msgspec
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
-from attnbench.records import EngineKind, Environment, Many, Sweep
-from attnbench.records.storage import journal, output
-from attnbench.records.storage.locked import LockedFile
-from attnbench.records.storage.resuming import differences, machine
+from attnbench.records import EngineKind, Environment, Many, Sweep, storage
 
 FILE = "fleet.json"
 MACHINE = "machine.json"
@@ -68,13 +65,13 @@ class Fleet:
 
 def write(folder: Path, fleet: Fleet) -> None:
     """Store the state of the fleet. Raises `StoreError`."""
-    output.write(folder / FILE, msgspec.json.encode(fleet), then=" and --resume")
+    storage.output.write(folder / FILE, msgspec.json.encode(fleet), then=" and --resume")
 
 
 def read(folder: Path) -> Fleet:
     """The stored state. Raises `StoreError` if there is none that can be read."""
     way_out = "start it without --resume in another folder"
-    with output.explained(f"cannot read the fleet of {str(folder)!r}", way_out):
+    with storage.output.explained(f"cannot read the fleet of {str(folder)!r}", way_out):
         return msgspec.json.decode((folder / FILE).read_bytes(), type=Fleet)
 
 
@@ -86,10 +83,10 @@ def begun(folder: Path) -> bool:
 @contextmanager
 def driven(folder: Path) -> Iterator[None]:
     """Only one process at a time drives a fleet. Raises `SweepBusy`, `StoreError`."""
-    with output.writing(folder, output.ELSEWHERE):
+    with storage.output.writing(folder, storage.output.ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            file = LockedFile(folder / LOCK)
+            file = storage.LockedFile(folder / LOCK)
         except BlockingIOError:
             raise SweepBusy(
                 f"another process drives the shards in {str(folder)!r}; wait for it, or end it"
@@ -100,10 +97,10 @@ def driven(folder: Path) -> Iterator[None]:
 
 def prepare(folder: Path, fleet: Fleet, command: Sequence[str]) -> None:
     """Write what the jobs need: folders, state and script. Raises `StoreError`."""
-    with output.writing(folder):
+    with storage.output.writing(folder):
         (folder / LOGS).mkdir(exist_ok=True)
     write(folder, fleet)
-    output.write(folder / SCRIPT, script(folder, fleet.shards, command).encode())
+    storage.output.write(folder / SCRIPT, script(folder, fleet.shards, command).encode())
 
 
 def script(folder: Path, shards: int, command: Sequence[str]) -> str:
@@ -125,7 +122,7 @@ def log(folder: Path, number: int | str) -> Path:
 def stored(folder: Path, number: int) -> Sweep | None:
     """What a shard has measured so far; None before its journal can be read."""
     with suppress(StoreError):
-        return journal.load(shard_folder(folder, number))
+        return storage.load(shard_folder(folder, number))
     return None
 
 
@@ -135,23 +132,23 @@ def is_measured(folder: Path, number: int) -> bool:
     return sweep is not None and sweep.finished
 
 
-def claim(folder: Path, here: Environment) -> None:
+def claim(folder: Path, environment: Environment) -> None:
     """Let the first shard decide for all. Raises `DifferentSweep` if this one differs from it.
 
     Shards without a common folder are compared when they are merged.
     """
     if not begun(folder):
         return
-    with output.writing(folder):
+    with storage.output.writing(folder):
         mine = folder / f".machine-{secrets.token_hex(6)}"
-        mine.write_bytes(msgspec.json.encode(here))
+        mine.write_bytes(msgspec.json.encode(environment))
         with suppress(FileExistsError):
             os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
         mine.unlink()
         first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Environment)
-    if found := differences(machine(first), machine(here)):
+    if changes := storage.machine_differences(first, environment):
         raise DifferentSweep(
-            f"the first shard ran on another kind of machine ({'; '.join(found)}):"
+            f"the first shard ran on another kind of machine ({'; '.join(changes)}):"
             " allocate nodes of one kind with one attnbench, and sweep each kind into its own"
             " folder"
         )

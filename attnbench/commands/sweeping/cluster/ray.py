@@ -38,28 +38,28 @@ class Ray:
         """One job for each shard. Raises `CannotRun`."""
         folder = folder.absolute()
         script = quote(str(folder / fleets.SCRIPT))
-        how = {"entrypoint_num_cpus": self.cpus, "entrypoint_num_gpus": self.gpus}
+        resources = {"entrypoint_num_cpus": self.cpus, "entrypoint_num_gpus": self.gpus}
         for number in shards:
             log = quote(str(fleets.log(folder, number)))
             command = f"sh {script} {number} >> {log} 2>&1"
-            yield number, self.call(self.client.submit_job, entrypoint=command, **how)
+            yield number, self.call(self.client.submit_job, entrypoint=command, **resources)
 
     def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
         """What the cluster says of each job; a new one knows none of the old one's."""
-        found = {}
+        states = {}
         for id_ in ids:
             try:
-                found[id_] = job_state(self.call(self.client.get_job_info, id_))
+                states[id_] = job_state(self.call(self.client.get_job_info, id_))
             except CannotRun as error:
                 if UNKNOWN not in str(error):
                     raise
-                found[id_] = JobState.ENDED
-        return found
+                states[id_] = JobState.ENDED
+        return states
 
-    def call(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
+    def call(self, question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """The client's answer. Raises `CannotRun` with Ray's reason."""
         try:
-            return question(*about, **how)
+            return question(*arguments, **options)
         except (OSError, RuntimeError, ValueError) as error:
             *_, reason = str(error).strip().splitlines() or [type(error).__name__]
             where = os.environ.get("RAY_ADDRESS", "its default address")
@@ -68,7 +68,7 @@ class Ray:
 
 def job_state(job: Any) -> JobState:
     """The state of a job by Ray's `JobDetails`."""
-    known = {"PENDING": "waiting", "RUNNING": "running", "STOPPED": "cancelled"}
+    states = {"PENDING": "waiting", "RUNNING": "running", "STOPPED": "cancelled"}
     if job.error_type == UNSTARTED:
         return JobState.UNSTARTED
-    return JobState(known.get(job.status.name, "ended"))
+    return JobState(states.get(job.status.name, "ended"))

@@ -37,12 +37,13 @@ class Slurm:
                 " or start each shard yourself with --shard I/N"
             )
         try:
-            own = shlex.split(options)
+            user_options = shlex.split(options)
         except ValueError as error:
             raise UsageError(f"--slurm {options!r} does not parse: {error}") from error
-        self.alone = not gpus and not {"--oversubscribe", "-s"} & {*own}
+        self.alone = not gpus and not {"--oversubscribe", "-s"} & {*user_options}
         # of two that contradict each other, sbatch obeys the later
-        self.options = [f"--cpus-per-task={cpus}", *(["--exclusive"] if self.alone else []), *own]
+        exclusive = ["--exclusive"] if self.alone else []
+        self.options = [f"--cpus-per-task={cpus}", *exclusive, *user_options]
         run_command("sinfo", "--noheader", "--summarize")
 
     def submit(self, folder: Path, shards: Collection[int]) -> Iterator[tuple[int, str]]:
@@ -69,8 +70,8 @@ class Slurm:
             if FORGOTTEN not in str(error):
                 raise
             queue = ""
-        known = dict(line.split("|") for line in queue.splitlines())
-        return {id_: job_state(known.get(id_, "")) for id_ in ids}
+        states = dict(line.split("|") for line in queue.splitlines())
+        return {id_: job_state(states.get(id_, "")) for id_ in ids}
 
 
 def job_state(state: str) -> JobState:
@@ -85,7 +86,7 @@ def job_state(state: str) -> JobState:
 def run_command(*command: str) -> str:
     """What a command of Slurm prints. Raises `CannotRun` with the line that says why it failed."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
         )
     except subprocess.CalledProcessError as error:
@@ -93,4 +94,4 @@ def run_command(*command: str) -> str:
         raise CannotRun(f"{command[0]}: {lines[-1]}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotRun(f"{command[0]} does not answer: {error}") from error
-    return done.stdout
+    return process.stdout

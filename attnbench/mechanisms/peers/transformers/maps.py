@@ -15,16 +15,7 @@ class ByHead(Packed):
         super().__init__(*linears)
         self.heads, self.parts = heads, [heads * width for width in widths]
 
-    @property
-    def weight(self) -> Tensor:
-        return self.reordered(super().weight)
-
-    @property
-    def bias(self) -> Tensor | None:
-        bias = super().bias
-        return None if bias is None else self.reordered(bias)
-
-    def reordered(self, rows: Tensor) -> Tensor:
+    def arranged(self, rows: Tensor) -> Tensor:
         parts = [part.unflatten(0, (self.heads, -1)) for part in rows.split(self.parts)]
         return torch.cat(parts, 1).flatten(0, 1)
 

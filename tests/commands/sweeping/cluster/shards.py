@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from attnbench.records import Shard
 from attnbench.records.storage.journal import Journal
-from attnbench.records.storage.resuming import done
+from attnbench.records.storage.resuming import completed_runs
 from attnbench.records.storage.schema import EndReason, Start
 from attnbench.running.agenda import Agenda
-from attnbench.running.shards import share
+from attnbench.running.shards import cases_of_shard
 from attnbench.running.sweep import make_visits
 from tests import sweeps
 from tests.doubles.machine import Machine
@@ -20,7 +20,7 @@ SLOW = {"slow": 0.4, "fast": 0.1}
 def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **machine):
     """The folder, after a sweep on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
-    own = share(plan, request, shard)
+    own = cases_of_shard(plan, request, shard)
     fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
     with Journal(folder, Start(request, here, shard)) as journal:
         if not journal.sweep.plan:
@@ -30,7 +30,7 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **mac
             plan=own,
             memory_bytes=1 << 30,
             clock=fake.clock,
-            earlier=done(journal.sweep),
+            earlier=completed_runs(journal.sweep),
         )
         make_visits(agenda, fake.start, journal.append)
         journal.end(EndReason.FINISHED)

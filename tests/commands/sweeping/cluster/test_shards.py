@@ -5,13 +5,8 @@ import shutil
 
 import pytest
 
-from attnbench.commands.sweeping import on_cluster
-from attnbench.commands.sweeping.cluster import drive, ray
-from attnbench.errors import CannotRun
 from attnbench.records.storage.journal import FILE, load
-from attnbench.running.request.requests import from_toml
 from tests.commands.commands import here, refused
-from tests.doubles.engine import CANCELLED, DONE, LOST, RUNNING, Engine
 
 SMALL = (
     *("sweep", "--models", "fastformer,linformer", "--lengths", "16,32", "--tokens", "64"),
@@ -90,77 +85,3 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
     said = refused(*SMALL, "--shard", "9/9", "--out", tmp_path / "out")
     assert "9 shards: the plan has only 4 blocks" in said
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--on", "slurm"), "--on slurm needs --shards"),
-        (("--shards", "3"), "--shards needs --on or --dry-run"),
-        (("--shard", "1/2", "--on", "slurm"), "give one"),
-        (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
-        (("--shard", "1/2", "--slurm", "-t 1"), "--slurm needs --on slurm"),
-        (
-            ("--on", "slurm", "--shards", "2", "--device", "auto"),
-            "--on needs a --device that the nodes have: cpu or cuda",
-        ),
-        (("--shard", "1/2", "--device", "cuda:1"), "the scheduler assigns each shard its device"),
-        (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),
-        (("--shard", "3/2"), "--shard '3/2' is not I/N"),
-        (("--shard", ""), "--shard '' is not I/N"),
-    ],
-)
-def test_options_without_effect_are_refused(arguments, said, tmp_path):
-    assert said in refused(*SMALL, "--out", tmp_path / "out", *arguments)
-    assert not (tmp_path / "out").exists()
-
-
-ON_RAY = ("sweep", "--on", "ray", "--shards", "2")
-
-
-@pytest.mark.parametrize(
-    ("options", "asked"),
-    [
-        (("--device", "cpu"), (0, 1)),
-        (("--device", "cpu", "--threads", "3"), (0, 3)),
-        (("--device", "cuda"), (1, 1)),
-        (("--device", "cuda", "--threads", "3"), (1, 3)),
-    ],
-)
-def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
-    options, asked, tmp_path, monkeypatch
-):
-    seen = []
-
-    def engine(*asked):
-        seen.append(asked)
-        raise CannotRun("no cluster answers")
-
-    monkeypatch.setattr(ray, "Ray", engine)
-    assert "no cluster answers" in refused(*ON_RAY, *options, "--out", tmp_path / "out")
-    assert seen == [asked]
-
-
-def told(tmp_path, monkeypatch, code, *stories):
-    """What is printed of a sweep on a cluster with this story for each shard."""
-    engine = Engine(tmp_path, {number: list(story) for number, story in enumerate(stories, 1)})
-    monkeypatch.setattr(on_cluster, "engine_of", lambda *about: engine)
-    monkeypatch.setattr(drive, "PAUSE_S", 0.0)
-    return here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path, code=code)
-
-
-def test_what_was_measured_is_reported_before_a_lost_shard_is_named(tmp_path, monkeypatch):
-    done = told(tmp_path, monkeypatch, 4, [RUNNING, DONE], [LOST])
-    assert "Inference time" in done.stdout
-    whole, shard = (from_toml(tmp_path / f"{of}.toml").items() for of in ("sweep", "shard"))
-    assert dict(whole - shard) == {"on": "slurm", "shards": 2}
-    assert shard < whole
-    assert (tmp_path / "fig2.png").exists()
-    said = "attnbench: shard 2/2 was given up after it was lost 3 times"
-    assert said in done.stderr.splitlines()[-1]
-
-
-def test_where_nothing_was_measured_only_the_lost_shards_are_named(tmp_path, monkeypatch):
-    done = told(tmp_path, monkeypatch, 2, [CANCELLED], [CANCELLED])
-    said = "attnbench: shard 1/2 (and 1 other) was cancelled; nothing was measured; attnbench sweep"
-    assert said in done.stderr.splitlines()[-1]

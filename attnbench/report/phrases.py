@@ -1,0 +1,111 @@
+"""Conclusions in words: where one series is faster than another, and a table of all of them."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from attnbench.analysis import Answer, Conclusion, Value
+from attnbench.records import metrics, units
+from attnbench.report.grid import EMPTY, Cell, Column, Table, none_if_nan, number, table, words
+
+if TYPE_CHECKING:
+    from attnbench.analysis import Verdict
+
+
+def faster_at(conclusion: Conclusion | None) -> Cell:
+    """At which lengths a series is faster than another.
+
+    `all`, `128 to 512`, `from 300 [256, 512]`, `from 300 [256, 512] to 8,192` where both were not
+    timed beyond, `slower at 128`, `up to 300 [256, 512]`, `slower from 512`, `slower from 512 to
+    8,192`, `never`, `not known`.
+    """
+    if conclusion is None:
+        return EMPTY
+    scope = conclusion.scope
+    value = conclusion.value
+    lengths = in_order(between(scope.lengths, scope.of_sweep))
+    point, low, high = ("" if end is None else units.count(round(end)) for end in ends(value))
+    length = units.interval(point, low, high) if low else f"≤ {high}"
+    beyond = "" if scope.reaches_end else f" to {units.count(max(scope.lengths, default=0))}"
+    match conclusion.answer:
+        case Answer.FROM:
+            return Cell(f"from {length}{beyond}", *ends(value))
+        case Answer.UP_TO:
+            return Cell(f"up to {length}")
+        case Answer.SLOWER_FROM:
+            return Cell(f"slower from {high}{beyond}")
+        case Answer.ALL:
+            return Cell("all")
+        case Answer.NEVER:
+            return Cell("never")
+        case Answer.FASTER_AT:
+            return Cell(lengths)
+        case Answer.SLOWER_AT:
+            return Cell(f"slower at {lengths}")
+    return Cell(str(Answer.NOT_KNOWN))
+
+
+def ends(value: Value) -> tuple[float | None, float | None, float | None]:
+    """A number with both ends of its interval; None where unknown."""
+    return none_if_nan(value.point), none_if_nan(value.low), none_if_nan(value.high)
+
+
+def between(lengths: Sequence[int], every: Sequence[int]) -> list[str]:
+    """`128 to 512`, `4,096`: a text for each run of lengths that are neighbours in `every`."""
+    runs: list[list[int]] = []
+    for length in lengths:
+        if runs and every.index(length) == every.index(runs[-1][-1]) + 1:
+            runs[-1].append(length)
+        else:
+            runs.append([length])
+    return [units.between(run[0], run[-1]) for run in runs]
+
+
+def in_order(items: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
+def listed(conclusions: Iterable[Conclusion]) -> Table:
+    """A row for each conclusion, with the names of series as the plan has them.
+
+    The lengths at which it was measured are a list of JSON.
+    """
+    return table(
+        conclusions,
+        [
+            Column("Question", lambda one: words(one.question)),
+            Column("Quantity", lambda one: words(one.quantity)),
+            Column("Mode", lambda one: words(one.mode)),
+            Column("Sizes", lambda one: words(one.scope.sizes)),
+            Column("Step", lambda one: number(one.scope.step)),
+            Column("Answer", lambda one: words(one.answer)),
+            Column("Series", lambda one: words("; ".join(one.series))),
+            Column("Value", _value),
+            Column("Rival", lambda one: words(one.rival)),
+            Column("Measured at", lambda one: words([*one.scope.lengths])),
+            Column("Compared with", lambda one: words("; ".join(one.against))),
+            Column("Left out", lambda one: words("; ".join(_left_out(one)))),
+            Column("Basis", lambda one: words(one.basis)),
+            Column("Decided by", lambda one: words(one.decided_by)),
+        ],
+        name="conclusions",
+        title="Conclusions",
+    )
+
+
+def _value(conclusion: Conclusion) -> Cell:
+    return Cell("", *ends(conclusion.value))
+
+
+def _left_out(conclusion: Conclusion) -> Iterable[str]:
+    return (f"{lost.series} ({lost.expected})" for lost in conclusion.left_out)
+
+
+def verdict_label(verdict: "Verdict", metric: metrics.Metric) -> str:
+    """The verdict in the words of the metric: bytes are larger, not slower."""
+    from attnbench.analysis import Verdict
+
+    if metric.unit is metrics.Unit.SECONDS or verdict not in (Verdict.SLOWER, Verdict.FASTER):
+        return str(verdict)
+    grew = (verdict is Verdict.SLOWER) == (metric.better is metrics.Better.LOWER)
+    return "larger" if grew else "smaller"

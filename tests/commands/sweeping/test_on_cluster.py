@@ -1,0 +1,126 @@
+"""What a sweep does on a cluster: its shards, their options, and what is said of lost ones."""
+
+import pytest
+
+from attnbench.commands.sweeping import on_cluster
+from attnbench.commands.sweeping.cluster import drive, ray
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.folder import Fleet, Job
+from attnbench.commands.sweeping.invocation import Invocation
+from attnbench.errors import CannotRun, DifferentSweep, SweepExists, UsageError
+from attnbench.records import EngineKind, Shard
+from attnbench.records.storage.journal import load
+from attnbench.running.request.options import read
+from attnbench.running.request.requests import from_toml
+from tests.commands.commands import here, refused
+from tests.commands.sweeping.cluster.shards import measured
+from tests.doubles.engine import CANCELLED, DONE, LOST, RUNNING, Engine
+
+SMALL = (
+    *("sweep", "--models", "fastformer,linformer", "--lengths", "16,32", "--tokens", "64"),
+    *("--width", "16", "--heads", "2", "--level", "attention", "--threads", "1", "--quick"),
+    *("--rounds", "2", "--device", "cpu"),
+)
+
+
+ON_RAY = ("sweep", "--on", "ray", "--shards", "2")
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (("--device", "cpu"), (0, 1)),
+        (("--device", "cpu", "--threads", "3"), (0, 3)),
+        (("--device", "cuda"), (1, 1)),
+        (("--device", "cuda", "--threads", "3"), (1, 3)),
+    ],
+)
+def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
+    options, asked, tmp_path, monkeypatch
+):
+    seen = []
+
+    def engine(*asked):
+        seen.append(asked)
+        raise CannotRun("no cluster answers")
+
+    monkeypatch.setattr(ray, "Ray", engine)
+    assert "no cluster answers" in refused(*ON_RAY, *options, "--out", tmp_path / "out")
+    assert seen == [asked]
+
+
+def told(tmp_path, monkeypatch, code, *stories):
+    """What is printed of a sweep on a cluster with this story for each shard."""
+    engine = Engine(tmp_path, {number: list(story) for number, story in enumerate(stories, 1)})
+    monkeypatch.setattr(on_cluster, "engine_of", lambda *about: engine)
+    monkeypatch.setattr(drive, "PAUSE_S", 0.0)
+    return here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path, code=code)
+
+
+def test_what_was_measured_is_reported_before_a_lost_shard_is_named(tmp_path, monkeypatch):
+    done = told(tmp_path, monkeypatch, 4, [RUNNING, DONE], [LOST])
+    assert "Inference time" in done.stdout
+    whole, shard = (from_toml(tmp_path / f"{of}.toml").items() for of in ("sweep", "shard"))
+    assert dict(whole - shard) == {"on": "slurm", "shards": 2}
+    assert shard < whole
+    assert (tmp_path / "fig2.png").exists()
+    said = "attnbench: shard 2/2 was given up after it was lost 3 times"
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_where_nothing_was_measured_only_the_lost_shards_are_named(tmp_path, monkeypatch):
+    done = told(tmp_path, monkeypatch, 2, [CANCELLED], [CANCELLED])
+    said = "attnbench: shard 1/2 (and 1 other) was cancelled; nothing was measured; attnbench sweep"
+    assert said in done.stderr.splitlines()[-1]
+
+
+def asked(folder, resumes=False, **options):
+    """What the command line asks of a sweep on a cluster."""
+    return Invocation(options=read(options), shard=None, folder=folder, resumes=resumes)
+
+
+def test_shards_get_the_options_that_say_nothing_of_the_cluster(tmp_path):
+    given = read({"on": "slurm", "shards": 2, "slurm": "-t 1", "models": "fnet", "device": "cuda"})
+    (tmp_path / "shard.toml").write_bytes(on_cluster.options_of_shards(given, "cuda"))
+    assert from_toml(tmp_path / "shard.toml") == {"models": ("fnet",), "device": "cuda"}
+    command = on_cluster.command(tmp_path)
+    assert command[1:] == ["-m", "attnbench", "sweep", "--config", str(tmp_path / "shard.toml")]
+
+
+def test_a_new_sweep_needs_the_number_of_its_shards_and_a_folder_of_its_own(tmp_path):
+    found = on_cluster.fleet_of(asked(tmp_path, on="slurm", shards=3))
+    assert (found.engine, found.shards, found.jobs) == ("slurm", 3, {})
+    with pytest.raises(UsageError, match="--on slurm needs --shards, the number of parts"):
+        on_cluster.fleet_of(asked(tmp_path, on="slurm"))
+    fleets.prepare(tmp_path, found, ("true",))
+    with pytest.raises(SweepExists):
+        on_cluster.fleet_of(asked(tmp_path, on="slurm", shards=3))
+
+
+def test_a_sweep_goes_on_with_its_own_engine_and_shards(tmp_path):
+    begun = Fleet(engine=EngineKind.SLURM, shards=3, jobs={1: Job(id="5_1")})
+    fleets.prepare(tmp_path, begun, ("true",))
+    for options in ({"on": "slurm"}, {"on": "slurm", "shards": 3}):
+        assert on_cluster.fleet_of(asked(tmp_path, resumes=True, **options)) == begun
+    for options in ({"on": "ray"}, {"on": "slurm", "shards": 2}):
+        with pytest.raises(DifferentSweep, match="has 3 shards on slurm: leave out --on and"):
+            on_cluster.fleet_of(asked(tmp_path, resumes=True, **options))
+
+
+def test_after_an_interruption_the_jobs_that_still_run_are_named(tmp_path):
+    resumes = f"attnbench sweep --resume '{tmp_path}' continues"
+    engine = Engine(tmp_path, {})
+    assert on_cluster.still_running(tmp_path, engine) == resumes
+    jobs = {1: Job(id="5_1"), 2: Job(id="5_2")}
+    fleets.prepare(tmp_path, Fleet(engine=EngineKind.SLURM, shards=2, jobs=jobs), ("true",))
+    measured(tmp_path / "shard-1", Shard(1, 2))
+    said = on_cluster.still_running(tmp_path, engine)
+    assert said == f"jobs 5_2 keep running ({engine.ends} ends them); {resumes}"
+
+
+def test_what_shards_have_measured_is_merged_and_counted(tmp_path, capsys):
+    assert on_cluster.merged(tmp_path, 2) == ""
+    measured(tmp_path / "shard-2", Shard(2, 2))
+    runs = on_cluster.merged(tmp_path, 2)
+    assert runs == f"{len(load(tmp_path).runs)} runs"
+    assert f"1 shard merged in {tmp_path}: {runs} of " in capsys.readouterr().err
