@@ -107,12 +107,17 @@ def model(
     )
 
 
-def default_options(typed: Mapping[str, Any]) -> dict[str, str]:
-    """The options of a sweep that nobody gave; no sizes of steps where none is measured."""
-    options = dict(USUAL)
-    chosen = typed.get("mode", (USUAL["mode"],))
-    if not any(modes.find(mode).steps for mode in chosen):
+def default_options(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a sweep that nobody gave.
+
+    No sizes of steps where none is measured; passes are causal, as steps always are.
+    """
+    options: dict[str, Any] = dict(USUAL)
+    steps = [modes.find(mode).steps for mode in typed.get("mode", (USUAL["mode"],))]
+    if not any(steps):
         del options["step"]
+    if not all(steps):
+        options["causal"] = True
     return options
 
 
@@ -217,7 +222,6 @@ def sizes_of(parts: Measurable) -> dict[str, Any]:
         "width": parts.width,
         "heads": parts.heads,
         "batch": 1,
-        "causal": True,
     }
 
 

@@ -149,7 +149,7 @@ def options_without_effect(
     )
     yield Conflict(
         given=("causal",),
-        with_=only_steps,
+        with_=only_steps and values["causal"],
         reason="{} has no effect with --mode decode, which is always causal",
     )
     yield Conflict(

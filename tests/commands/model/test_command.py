@@ -186,5 +186,12 @@ def test_a_model_of_which_nothing_can_be_measured_says_why(tmp_path):
 
 def test_sizes_of_steps_are_a_default_where_steps_are_measured():
     assert default_options({}) == {**USUAL}
-    assert default_options({"mode": ("inference", "decode")}) == {**USUAL}
+    assert default_options({"mode": ("inference", "decode")}) == {**USUAL, "causal": True}
     assert "step" not in default_options({"mode": ("inference",)})
+
+
+@pytest.mark.parametrize("modes", ["decode", "inference", "decode,inference"])
+def test_the_options_that_follow_from_a_model_have_no_conflict(qwen, modes):
+    options = ("--mode", modes, "--lengths", "16", "--device", "cpu")
+    plan = json.loads(here("model", qwen, *options, "--dry-run", "--json").stdout)
+    assert {case["mode"] for case in plan["cases"]} == {*modes.split(",")}

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -132,6 +133,15 @@ def test_any_time_in_a_file_is_read_again(unit):
     for tenths in range(1, 1000):
         asked = read({"budget": f"{tenths / 10}{unit}"})
         assert read(tomllib.loads(to_toml(asked).decode())) == asked
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted((Path(__file__).parents[3] / "reports").rglob("sweep.toml")),
+    ids=lambda file: file.parent.name,
+)
+def test_stored_files_of_options_of_any_version_are_repeated(file):
+    assert request(from_toml(file)).models
 
 
 @pytest.mark.parametrize(
