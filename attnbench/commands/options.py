@@ -214,5 +214,5 @@ def formats(text: str | None, known: Collection[str]) -> tuple[str, ...]:
 def selections(models: str) -> tuple[selection.Selection, ...]:
     """What `--models` names, without loading torch. Raises `UsageError` at a misspelt name."""
     return tuple(
-        chosen for part in selection.parts(models, "--models") for chosen in catalogue.expand(part)
+        chosen for part in catalogue.listed(models, "--models") for chosen in catalogue.expand(part)
     )

@@ -71,8 +71,15 @@ class PytestFolders:
     scratch: Path
 
     def name(self, nodeid: str) -> str:
-        """A test as a check names it: its node id, relative to the repository."""
-        return name_of(nodeid, self.rootdir)
+        """A test as a check names it: its node id, relative to the repository.
+
+        A parameter may be a path of the tree; by its name the test is the same on both sides.
+        """
+        return name_of(nodeid, self.rootdir).replace(str(self.tree), str(self.root))
+
+    def argument(self, name: str) -> str:
+        """The test of this name as an argument of pytest here."""
+        return f"{self.tree}/{name.replace(str(self.root), str(self.tree))}"
 
     def command(self) -> list[str]:
         """The arguments of the user's run, as they apply to this tree."""
@@ -192,7 +199,7 @@ class PytestRun:
                 setattr(config.option, name, value)
         config.option.basetemp = str(self.basetemp)
         if self.only:
-            config.args = [f"{self.place.tree}/{self.only}"]
+            config.args = [self.place.argument(self.only)]
         elif not config.option.pyargs:
             self.named_tests = [NamedTests.read(argument) for argument in config.args]
             places = [str(tests.path) for tests in self.named_tests if tests.path.exists()]

@@ -120,8 +120,9 @@ class Kernel:
 
     `options` are those of its form: the conventions by which it errs least. `ways` are the errors
     of all ways to call it, by a text that names the way. `untaken`: tensors that it does not take.
-    `modes`: the values of `causal` that it is tried with. `refused`: head widths that it does not
-    take, with what it said.
+    `mask`: the parameter for one, with what it means; `uncompared_mask`: a parameter with which
+    every call raised, so that nothing is known of it. `modes`: the values of `causal` that it is
+    tried with. `refused`: head widths that it does not take, with what it said.
     """
 
     form: str
@@ -131,6 +132,7 @@ class Kernel:
     untaken: tuple[str, ...]
     modes: tuple[bool, ...]
     mask: str
+    uncompared_mask: str = ""
     width: Size
     heads: Size
     head_width: Size

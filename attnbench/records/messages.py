@@ -393,6 +393,7 @@ class Fit(WorkerQuestion[Fitted], frozen=True, kw_only=True):
     lengths: those of the race, each with its batch
     causal: the one mode that is tried, or None for all that the function takes
     chosen: whether someone asked for width or heads
+    padded: whether sequences of the race have padding
     """
 
     mechanism: str
@@ -405,6 +406,7 @@ class Fit(WorkerQuestion[Fitted], frozen=True, kw_only=True):
     lengths: tuple[tuple[int, int], ...]
     causal: bool | None
     chosen: bool
+    padded: bool
 
 
 class Attempted(ProcessAnswer, frozen=True, kw_only=True):

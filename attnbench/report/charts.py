@@ -16,7 +16,7 @@ from attnbench.analysis import Analysis, Frame, Row
 from attnbench.errors import clean
 from attnbench.records import PASSES, metrics, units
 from attnbench.report.cost_tables import batch, per_layer, timed_by
-from attnbench.report.figures import points
+from attnbench.report.figures import missed_text, points
 from attnbench.report.grid import quantity
 from attnbench.report.guides import slopes, slopes_note
 from attnbench.report.html import WEB
@@ -74,6 +74,7 @@ def charts(analysis: Analysis, guided: bool = False) -> dict[str, Any] | None:
 def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
     """Every metric that people compare; the time is of a batch, in decode of a step."""
     cases = analysis.cases
+    names = labels(cases["series"], analysis.suspects)
     of = per_layer(analysis.cases)
     whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
     per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)
@@ -83,8 +84,9 @@ def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
         label = metric.label + (of if metric.of_a_layer else "")
         if metric.key == metrics.TIME:
             label = f"{timed_by(cases)} per {' or '.join(per)}{of}"
-        note = f"{units.capitalised(metric.description)}."
         drawn = points(cases, metric, cases["batch_scale"] if metric.key == metrics.TIME else 1.0)
+        missed = missed_text(drawn.dropna(subset="height"), names)
+        note = " ".join((f"{units.capitalised(metric.description)}.", *missed))
         yield _quantity(metric.key, label, drawn, note, metric.unit)
 
 
@@ -95,7 +97,8 @@ def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
     base = baseline_label(analysis.cases["series"], analysis.baselines, analysis.suspects)
     label = f"speed-up over {base}{per_layer(analysis.cases)}"
     ratios = speedups["ratio"]
-    drawn = speedups.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
+    known = speedups.assign(value=ratios, height=ratios, reason="", missed=False)
+    drawn = known.sort_values("seq_len")
     yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", metrics.Unit.RATIO)
 
 
@@ -134,7 +137,7 @@ def _point(row: Row, unit: metrics.Unit) -> dict[str, Any]:
         text = units.interval(text, quantity(low, unit), quantity(high, unit))
     if math.isnan(row["value"]):
         return point | {"predicted": True, "text": f"predicted {text}; {row['reason']}"}
-    return point | {"text": text}
+    return point | {"text": f"{text}; it misses memory" if row["missed"] else text}
 
 
 def _tick_text(unit: metrics.Unit) -> str:

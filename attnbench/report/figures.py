@@ -251,13 +251,18 @@ def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> No
     axes.plot(above, [high] * len(above), **marked, marker=CARETUP, markersize=size)
 
 
+def missed_text(drawn: Frame, names: Mapping[str, str]) -> Iterator[str]:
+    """Whose peaks among the drawn `points` miss memory, if any do; `names` has their labels."""
+    missing = drawn.loc[drawn["missed"], "series"].unique()
+    if len(missing):
+        yield f"Peaks miss memory outside of torch: {', '.join(names[name] for name in missing)}."
+
+
 def _notes(every: Frame, names: Mapping[str, str], above: bool) -> Iterator[str]:
     """What is missing in panels, and what open markers, arrows and bars are, if any."""
     if (every["suspect"] != "").any():
         yield f"{SUSPECT} suspect, not ranked."
-    if every["missed"].any():
-        missing = every.loc[every["missed"], "series"].unique()
-        yield f"Peaks miss memory outside of torch: {', '.join(names[name] for name in missing)}."
+    yield from missed_text(every, names)
     lost = every[every["height"].isna()]
     for why, alike in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
         which = ", ".join(names[name] for name in alike["series"].unique())

@@ -94,7 +94,8 @@ def measure(
     before(machine)
     begins = storage.Start(request, machine, share.shard if share else None)
     with ExitStack() as unless_done, ExitStack() as stack:
-        journal = unless_done.enter_context(storage.Journal(folder, begins))
+        refuse = partial(refuse_changed_code, cards=plan.cards)
+        journal = unless_done.enter_context(storage.Journal(folder, begins, refuse))
         pace = stack.enter_context(pace_of(request, pool))
         if share is None and options_file:
             store_options(folder, options_file)
@@ -199,17 +200,22 @@ def refuse_begun(folder: Path) -> None:
         raise SweepExists(folder)
 
 
+def refuse_changed_code(sweep: Sweep, cards: Iterable[CardFacts]) -> None:
+    """Raises `DifferentSweep` where the code of a card is not that of the stored sweep."""
+    facts = {card.mechanism: card for card in sweep.cards}
+    for card in cards:
+        stored = facts.get(card.mechanism, card)
+        if stored.code and card.code and stored.code != card.code:
+            raise DifferentSweep(
+                f"cannot resume {sweep.name!r}: the code of {card.mechanism} is not that which was"
+                " measured; measure it into another folder with --out"
+            )
+
+
 def add_missing_records(journal: storage.Journal, plan: Plan) -> Sweep:
     """The stored sweep, after adding cases and cards that its journal lacks, as after damage."""
     planned_keys = {planned.case.key for planned in journal.sweep.plan}
     facts = {card.mechanism: card for card in journal.sweep.cards}
-    for card in plan.cards:
-        stored = facts.get(card.mechanism, card)
-        if stored.code and card.code and stored.code != card.code:
-            raise DifferentSweep(
-                f"cannot resume {journal.sweep.name!r}: the code of {card.mechanism} is not that"
-                " which was measured; measure it into another folder with --out"
-            )
     missing: list[CardFacts | Planned] = [c for c in plan.cards if c.mechanism not in facts]
     missing += [planned for planned in plan.cases if planned.case.key not in planned_keys]
     if missing:

@@ -46,6 +46,13 @@ def test_the_users_run_is_that_of_the_other_tree(place):
     assert name_of("tests/test_a.py::test_b", ".") == "tests/test_a.py::test_b"
 
 
+def test_a_parameter_that_is_a_path_of_the_tree_names_the_same_test_on_both_sides(place):
+    here = f"tests/test_a.py::test_b[{place.tree}/data/x.txt]"
+    name = "packages/a/tests/test_a.py::test_b[/repository/data/x.txt]"
+    assert place.name(here) == name
+    assert place.argument(name) == f"{place.tree}/packages/a/{here}"
+
+
 @pytest.mark.parametrize(
     ("argument", "named"),
     [

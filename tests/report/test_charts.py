@@ -122,3 +122,20 @@ def light(colour: str) -> float:
     levels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in levels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_peaks_that_miss_memory_are_named_beside_their_chart_and_at_their_points():
+    def missing(run):
+        of_linformer = "linformer" in run.case
+        return replace(run, notes={"uncounted": "arrays of numpy"}) if of_linformer else run
+
+    timed = sweep(("fastformer", "linformer"), lengths=(128, 512))
+    made = charts(analyse(altered(timed, missing)))
+    peak = quantity(made, "allocated peak")
+    assert "Peaks miss memory outside of torch: Linformer." in peak["note"]
+    texts = {point["series"]: point["text"] for point in peak["points"]}
+    assert {name for name, text in texts.items() if text.endswith("; it misses memory")} == {
+        "linformer:eager"
+    }
+    assert "misses memory" not in quantity(made, "tokens per second")["note"]
+    assert "miss memory" not in quantity(charts(analyse(timed)), "allocated peak")["note"]

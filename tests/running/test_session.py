@@ -59,8 +59,10 @@ def test_code_that_has_changed_is_not_measured_into_the_same_sweep(tmp_path, mon
     measure("one")
     measure("one")
     measure("")  # which cannot be read
+    written = (tmp_path / FILE).read_bytes()
     with pytest.raises(DifferentSweep, match=r"the code of \w+ is not that which was measured"):
         measure("another")
+    assert (tmp_path / FILE).read_bytes() == written, "no session of what was refused"
 
 
 @pytest.mark.parametrize(

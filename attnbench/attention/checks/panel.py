@@ -32,7 +32,7 @@ from torch.nn.functional import logsigmoid
 from attnbench.attention.arguments import from_logits
 from attnbench.attention.card import Card, Tolerance
 from attnbench.attention.checks.equations import Values, relative, values
-from attnbench.attention.checks.stress import BFLOAT16, LONG, MASKED, NAMED, Stress
+from attnbench.attention.checks.stress import BFLOAT16, LONG, MASKED, NAMED, VIEWS, Stress
 from attnbench.attention.checks.trial import (
     NotApplicable,
     Trial,
@@ -73,6 +73,7 @@ ROW_FLOOR = 1e-3  # of the largest output: the rows of 65,536 tokens are 1/100 o
 EXACT = 1e-3  # what a constant factor explains of an output may err by this
 OUTPUT = "output"
 A_ROW = "a row"
+WITHOUT = " without gradients"  # ends the name of an error that only a call without them has
 Core = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None
 PRECISE = frozenset({"g", "w", "gk", "dt", "A"})  # logs of decays, and what they are made of
 
@@ -112,12 +113,14 @@ def row(trial: Trial, attempt: Attempt) -> PanelRow:
     limits = allowed(shown, attempt)
     worst = max(shown.errors, key=lambda name: shown.errors[name] / limits[name], default="")
     finding, reason = concluded(attempt, shown, limits, worst)
+    without = {name: name.removesuffix(WITHOUT) for name in shown.errors if name.endswith(WITHOUT)}
+    ours_without = {name: shown.ours[of] for name, of in without.items() if of in shown.ours}
     return PanelRow(
         attempt=attempt,
         finding=finding,
         head_width=shown.head_width,
         errors=dict(shown.errors),
-        ours=dict(shown.ours),
+        ours={**shown.ours, **ours_without},
         allowed=limits,
         worst=worst,
         reason=reason,
@@ -133,11 +136,12 @@ def allowed(shown: FormErrors, attempt: Attempt) -> dict[str, float]:
     tolerance = getattr(Tolerance(), attempt.dtype)
     limits = dict[str, float]()
     for name in shown.errors:
-        ours = min(shown.ours.get(name, 0.0), 1.0)
+        same_name = name.removesuffix(WITHOUT)
+        ours = min(shown.ours.get(same_name, 0.0), 1.0)
         if shown.reference != "float64":
             # nothing is exact: the errors of sums of so many terms, of either side
             ours = max(ours, 2 * torch.finfo(dtype).eps * sqrt(attempt.tokens))
-        costs = max(FACTOR * ours, TWICE * min(shown.summing.get(name, 0.0), 1.0))
+        costs = max(FACTOR * ours, TWICE * min(shown.summing.get(same_name, 0.0), 1.0))
         # what has 16 bits errs by rounding its output, in whatever order it sums
         limits[name] = tolerance + costs if dtype.itemsize >= 4 else max(tolerance, costs)
     return limits
@@ -159,7 +163,8 @@ def concluded(
         if shown.out_of_memory:
             return KernelFinding.UNTRIED, shown.reason
         # few kernels take any length and any number type
-        special = attempt.inputs in (BFLOAT16, MASKED) or attempt.tokens % 512 or attempt.batch == 1
+        special = attempt.inputs in (BFLOAT16, MASKED, VIEWS) or attempt.batch == 1
+        special = special or attempt.tokens % 512 != 0
         return (KernelFinding.REFUSED if special else KernelFinding.FAILED), shown.reason
     half = sqrt(torch.finfo(getattr(torch, attempt.dtype)).eps)
     finding = judged(
@@ -311,9 +316,21 @@ class Comparing:
         wide = {name: tensor.double() for name, tensor in inputs.items()}
         return errors_of(self.evaluated(self.exact, wide, by_sums))
 
-    def evaluated(self, module: Any, tensors: Mapping[str, Tensor], core: Any = None) -> Values:
-        """Output and gradients; `core`: what makes the core's tensors of those of a function."""
-        backward = self.attempt.gradients
+    def evaluated(
+        self,
+        module: Any,
+        tensors: Mapping[str, Tensor],
+        core: Any = None,
+        backward: bool | None = None,
+    ) -> Values:
+        """Output and gradients of a form.
+
+        module: the form.
+        tensors: those that it takes, by name.
+        core: what makes the core's tensors of those of a function; None: they are the core's.
+        backward: whether it is called for gradients; None: where the attempt asks for them.
+        """
+        backward = self.attempt.gradients if backward is None else backward
         leaves = {name: t.clone().requires_grad_(backward) for name, t in tensors.items()}
         with torch.set_grad_enabled(backward):
             taken = leaves if core is None else core(leaves)
@@ -323,6 +340,8 @@ class Comparing:
                 taken = {name: t.clone() for name, t in taken.items()}
             call = partial(function or partial(computed, module), taken, self.mask)
             y = same_draws(call)
+        if backward and y.requires_grad and getattr(module, "watched", None) is not None:
+            y.register_hook(partial(module.watch, "the gradient of its output"))
         if self.mask is not None and self.names != LAYER:
             y = y.transpose(1, 2)
         if not y.requires_grad:
@@ -361,12 +380,16 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     out_of_memory = False
     if claims:
         module.watched = []
+        module.views = attempt.inputs == VIEWS
     try:
         result = comparing.evaluated(module, inputs)
         errors = errors_of(result)
+        if claims and attempt.gradients:
+            errors |= only_without(comparing, module, inputs, errors_of, errors)
         factor = constant_factor(result.output, expected.output, int(first.shape[-1]))
     except Exception as error:  # a user's function raises anything
         raise_device_failure()
+        errors = {}
         reason = one_line(error)
         out_of_memory = is_out_of_memory(error)
     if claims and module.gave not in (None, comparing.dtype):
@@ -378,12 +401,34 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
         reason=reason,
         out_of_memory=out_of_memory,
         gave=gave,
-        changed=tuple(getattr(module, "watched", None) or ()),
+        changed=module.overwritten if claims else (),
         factor=factor,
         reference=reference,
         head_width=head_width(comparing, comparing.w),
     )
     return explained(comparing, shown, inputs, core, errors_of)
+
+
+def only_without(
+    comparing: Comparing,
+    module: Any,
+    inputs: Mapping[str, Tensor],
+    errors_of: Callable[[Values], dict[str, float]],
+    errors: Mapping[str, float],
+) -> dict[str, float]:
+    """Errors of a call without gradients that are larger than those of the call with them.
+
+    A function may take another path there, which is the one that inference is timed with. Each has
+    a name that says so.
+
+    module: the function as a form.
+    inputs: its tensors.
+    errors_of: errors by name, of values.
+    errors: those of the call with gradients, by name.
+    """
+    without = errors_of(comparing.evaluated(module, inputs, backward=False))
+    larger = {name: error for name, error in without.items() if error > errors.get(name, 0.0)}
+    return {f"{name}{WITHOUT}": error for name, error in larger.items()}
 
 
 def explained(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnbench.attention.card import Card
-from attnbench.attention.checks.stress import BFLOAT16, LONG, MASKED, STRESSES, USUAL
+from attnbench.attention.checks.stress import BFLOAT16, LONG, MASKED, STRESSES, USUAL, VIEWS
 from attnbench.attention.checks.trial import Trial, causal_values
 from attnbench.attention.core import LAYER, tensor_names
 from attnbench.records import Aspect, Attempt, selection
@@ -32,7 +32,8 @@ class RaceSizes:
     """The sizes of a race, where a panel is tried first.
 
     `lengths` with the batch at each. `taken`: options of the mechanism that a function takes, and
-    `mask` whether it takes one. `modes`: the values of `causal`.
+    `mask` whether it takes one. `padded`: whether sequences of the race have padding. `modes`: the
+    values of `causal`.
     """
 
     width: int
@@ -42,6 +43,7 @@ class RaceSizes:
     lengths: tuple[tuple[int, int], ...] = ()
     taken: frozenset[str] = frozenset()
     mask: bool = False
+    padded: bool = False
 
 
 def of_form(trial: Trial, dtype: str = "float32") -> Iterator[Attempt]:
@@ -90,6 +92,8 @@ def attempts(card: Card, config: Any, sizes: RaceSizes) -> Iterator[Attempt]:
         for stress in STRESSES:
             if not stress.changes.keys().isdisjoint(names):
                 yield replace(steady, inputs=stress.name)
+        if card.mechanism:  # a function is given its tensors
+            yield replace(steady, inputs=VIEWS)
         if sizes.dtype != "bfloat16":
             yield replace(steady, inputs=BFLOAT16, dtype="bfloat16")
     for causal in sizes.modes:
@@ -97,7 +101,10 @@ def attempts(card: Card, config: Any, sizes: RaceSizes) -> Iterator[Attempt]:
             # the other mode is not raced
             is_raced = causal == sizes.modes[0]
             usual = replace(first, causal=causal, gradients=is_raced)
-            yield replace(usual, tokens=tokens, batch=batch, raced=True)
+            in_race = replace(usual, tokens=tokens, batch=batch, raced=True)
+            yield in_race
+            if sizes.mask and sizes.padded:
+                yield replace(in_race, inputs=MASKED, masked=True)
     raced = max((tokens for tokens, _ in sizes.lengths), default=0)
     long = replace(first, aspect=Aspect.STEADY, inputs=LONG.name, batch=1, gradients=False)
     for tokens in LONGER:
@@ -113,9 +120,13 @@ def short(usual: Attempt) -> Iterator[Attempt]:
 
 
 def masked(usual: Attempt, sizes: RaceSizes) -> Iterator[Attempt]:
-    """Padding at the beginning and at the end, for a function that takes a mask."""
+    """Padding at the beginning and at the end, for a function that takes a mask.
+
+    At an odd length, and at whole blocks, which are all that some kernels take.
+    """
     if sizes.mask:
-        yield replace(usual, inputs=MASKED, tokens=PADDED, batch=BATCHES, masked=True)
+        for tokens in (PADDED, TOKENS):
+            yield replace(usual, inputs=MASKED, tokens=tokens, batch=BATCHES, masked=True)
 
 
 def with_options(card: Card, usual: Attempt, sizes: RaceSizes) -> Iterator[Attempt]:

@@ -19,6 +19,7 @@ STRONG = -27.6  # the log of a decay of 1e-12
 MIXED = (-1e-6, -1e-4, -0.1, STRONG, -316.0)  # logs of decays, the last as in Qwen3.5
 BFLOAT16 = "in bfloat16"
 MASKED = "masked"
+VIEWS = "not contiguous"
 
 Change = Callable[[Tensor], Tensor]
 

@@ -4,6 +4,7 @@ A function is a benchmark if its file is one of tests or benchmarks by its name 
 alone has must be asked for before head's files are laid over base's.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -43,14 +44,24 @@ def to_lay_over(
 
 
 def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
-    """Copy these files from head's tree to base's; a sentence on those that were, if any."""
+    """Copy these files from head's tree to base's, and remove there what head has no more.
+
+    A `conftest.py` or a module of helpers that stays on base alone would be a change of the tests.
+    Returned: a sentence on those that were copied or removed, if any.
+    """
     copied = [path for path in paths if copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])]
-    if not copied:
-        return ()
-    return (
-        f"the benchmark itself differs: both sides ran head's {units.few(copied, 3)}, whose own"
-        " changes are not compared",
-    )
+    removed = [
+        path
+        for path in paths
+        if not os.path.lexists(trees[HEAD] / path) and remove(trees[BASE] / path, trees[BASE])
+    ]
+    texts = []
+    if copied:
+        ran = f"both sides ran head's {units.few(copied, 3)}"
+        texts.append(f"{ran}, whose own changes are not compared")
+    if removed:
+        texts.append(f"base ran without its {units.few(removed, 3)}, which head lacks")
+    return (f"the benchmark itself differs: {'; '.join(texts)}",) if texts else ()
 
 
 def functions_on_base(
@@ -108,9 +119,24 @@ def benchmark(file: str) -> str:
 def copy(source: Path, target: Path, tree: Path) -> bool:
     """Copy a file into a tree, if it is one and lands there."""
     existing = next(path for path in (target.parent, *target.parents) if path.exists())
-    if not source.is_file() or not existing.is_dir() or not existing.resolve().is_relative_to(tree):
+    if not source.is_file() or not existing.is_dir() or not lands_in(existing, tree):
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     shutil.copyfile(source, target)
     return True
+
+
+def remove(target: Path, tree: Path) -> bool:
+    """Remove a file or link from a tree, if it is one and lies there."""
+    if target.is_dir() and not target.is_symlink():
+        return False
+    if not os.path.lexists(target) or not lands_in(target.parent, tree):
+        return False
+    target.unlink()
+    return True
+
+
+def lands_in(folder: Path, tree: Path) -> bool:
+    """Whether what is written into a folder is written into the tree, links followed."""
+    return folder.resolve().is_relative_to(tree.resolve())

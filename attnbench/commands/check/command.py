@@ -159,6 +159,7 @@ def named_functions(call: str | None) -> list[Selection]:
 def plan_of(options: Mapping[str, Any]) -> "CheckPlan":
     """The plan of the options. Raises `UsageError`."""
     from attnbench.commands.check.cases import CheckPlan
+    from attnbench.commands.check.prepare import prepare_command
 
     kind = choose(options["device"])
     share = options["threshold"]
@@ -171,18 +172,9 @@ def plan_of(options: Mapping[str, Any]) -> "CheckPlan":
         budget_s=typed["budget"],
         threshold=kind.threshold if share is None else axes.share(share, "--threshold"),
         times=not options["no_times"],
-        prepare=prepare_command(options["prepare"]),
+        prepare=prepare_command(options["prepare"], "--prepare"),
         results=options["call"] is not None,
     )
-
-
-def prepare_command(text: str | None) -> str:
-    """The command of `--prepare`; empty if there is none. Raises `UsageError`."""
-    if text is not None and (not text.strip() or "\0" in text):
-        raise UsageError(
-            f"--prepare {text!r} is no command; leave it out, or try 'pip install -e .'"
-        )
-    return text or ""
 
 
 def save_counts(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:

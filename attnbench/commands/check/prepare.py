@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attnbench.commands.check.cases import BASE, HEAD, Trees
-from attnbench.errors import CannotRun
+from attnbench.errors import CannotRun, UsageError
 from attnbench.records import storage
 from attnbench.running.pool import HOOK_VARIABLES
 from attnbench.running.process import LONGEST_S
@@ -25,6 +25,13 @@ LINES = 5  # of the output of a command that failed
 # read after all others of the folder, so that what was installed for a side alone comes first
 LINK = "zzz_attnbench.pth"
 PIP = '#!/bin/sh\nexec "{python}" -m pip "$@"\n'
+
+
+def prepare_command(text: str | None, name: str) -> str:
+    """The command that the option of this name has; empty if there is none. Raises `UsageError`."""
+    if text is not None and (not text.strip() or "\0" in text):
+        raise UsageError(f"{name} {text!r} is no command; leave it out, or try 'pip install -e .'")
+    return text or ""
 
 
 @contextmanager

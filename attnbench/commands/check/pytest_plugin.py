@@ -35,6 +35,7 @@ COMPARISON = pytest.StashKey["ComparedTests"]()
 PROBLEM = pytest.StashKey[str]()  # why a file for a job on GitHub could not be written
 BASE_OPTION = "--attnbench-base"
 BUDGET_OPTION = "--attnbench-budget"
+PREPARE_OPTION = "--attnbench-prepare"
 STRICT_OPTION = "--attnbench-strict"
 FOREVER_S = 1e9
 # of plug-ins, by the name that they register under: what makes a measuring run quick and quiet
@@ -146,6 +147,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(BUDGET_OPTION, metavar="TIME", default="5m", help="Time for all of them. [5m]")
     group.addoption(
+        PREPARE_OPTION,
+        metavar="COMMAND",
+        help="Run in both trees first, to build what git ignores: 'pip install -e .'.",
+    )
+    group.addoption(
         STRICT_OPTION,
         action="store_true",
         help="Exit with 3 if a test is unsure or gone from head, as attnbench check --strict does.",
@@ -181,6 +187,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", "benchmark: settings of a benchmark")
     if not is_asked(config):
         return
+    from attnbench.commands.check.prepare import prepare_command
     from attnbench.errors import UsageError
     from attnbench.running.request.axes import seconds
 
@@ -191,6 +198,7 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     try:
         seconds(config.getoption("attnbench_budget"), BUDGET_OPTION)
+        prepare_command(config.getoption("attnbench_prepare"), PREPARE_OPTION)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -326,7 +334,7 @@ def is_void(comparison: ComparedTests) -> bool:
 
 def with_pytest_options(text: str) -> str:
     """A text of a check with the names that its options have in pytest."""
-    return re.sub(r"(?<![\w-])--(base|budget)\b", r"--attnbench-\1", text)
+    return re.sub(r"(?<![\w-])--(base|budget|prepare)\b", r"--attnbench-\1", text)
 
 
 def summary(comparison: ComparedTests) -> Generator[str, None, None]:
@@ -415,7 +423,8 @@ def check_tests(
         return ComparedTests(untimed=untimed)
     spent_s = time.monotonic() - begun
     left_s = None if budget_s is None else max(1.0, budget_s - spent_s)
-    plan = CheckPlan(budget_s=left_s, spent_s=spent_s)
+    prepare = config.getoption("attnbench_prepare") or ""
+    plan = CheckPlan(budget_s=left_s, spent_s=spent_s, prepare=prepare)
     base = config.getoption("attnbench_base")
     report = against_revision(plan, base, chosen, runner, place.root, functions=True, tests=names)
     return ComparedTests(report=with_failing_times_only(report), untimed=untimed)

@@ -63,9 +63,9 @@ def judge(
     """Judge kernels: is each right, steady under stress, and faster than the form here?
 
     Each is tried at the sizes of the race and beside them, in every mode that it takes. The exit
-    code is 0 if all are right and steady in all that was to be tried, 1 if one is not, 2 if one
-    cannot be judged, and 3 if the budget ended before all was tried. What is not right is not
-    raced.
+    code is 0 if all are right and steady, 1 if one is not, 2 if one cannot be judged, and 3 if the
+    budget left out what a verdict needs: single lengths of the race, and longer ones, may be left
+    out, and are named. What is not right is not raced.
     """
     options = {**read({name: USUAL[name] for name in ("budget", "lengths")}), **written}
     try:

@@ -17,6 +17,7 @@ from attnbench.attention.checks.plan import (
     attempts,
     modes_of,
 )
+from attnbench.attention.checks.plan import TOKENS as BLOCKS
 from attnbench.attention.checks.stress import MASKED, USUAL
 from attnbench.attention.checks.trial import NotApplicable, Trial, causal_values
 from attnbench.attention.contract import Unusable
@@ -39,6 +40,7 @@ def fit_kernel(
     lengths: tuple[tuple[int, int], ...] = (),
     causal: bool | None = None,
     chosen: bool = False,
+    padded: bool = False,
 ) -> Kernel:
     """How a function errs least, and what is to be tried of it. Raises `Unusable`.
 
@@ -50,6 +52,7 @@ def fit_kernel(
     width, heads: of the race; others are tried where the function refuses these, unless `chosen`
     lengths: of the race, each with its batch
     causal: whether it is to be causal; None: as it is, or both where it takes that
+    padded: whether sequences of the race have padding
     """
     if form not in card.forms:
         raise Unusable(f"there is no function {form!r}; the file has {', '.join(card.forms)}")
@@ -59,7 +62,8 @@ def fit_kernel(
     module: Any = best.build(best.workload(TOKENS))
     takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
     modes = modes_of(card, takes_causal, causal) or (best.causal,)
-    mask, meaning = mask_and_meaning(best, module.binding.mask, dtype, modes[0])
+    parameter = module.binding.mask if hasattr(best.config, "mask_as") else ""
+    meaning = mask_meaning(best, parameter, dtype, modes[0]) if parameter else ""
     untaken_parameters = list(module.binding.untaken)
     if card.causality is Causality.OPTIONAL and not takes_causal:
         untaken_parameters.append(CAUSAL[0])
@@ -70,9 +74,11 @@ def fit_kernel(
         modes=modes,
         lengths=lengths,
         taken=frozenset(module.accepted),
-        mask=bool(mask),
+        mask=bool(parameter),
+        padded=padded,
     )
-    settled = dict(card.options(replace(best.config, **meaning)))
+    conventions: dict[str, Option] = {"mask_as": meaning} if meaning else {}
+    settled = dict(card.options(replace(best.config, **conventions)))
     return Kernel(
         form=form,
         options={**settled, "axes": best.config.axes},
@@ -80,7 +86,8 @@ def fit_kernel(
         taken=tuple(module.binding.parameters.values()),
         untaken=tuple(untaken_parameters),
         modes=modes,
-        mask=mask,
+        mask=f"{parameter} ({meaning})" if meaning else "",
+        uncompared_mask="" if meaning else parameter,
         width=best.width,
         heads=best.heads,
         head_width=module.head_width,
@@ -159,12 +166,12 @@ def try_ways(
     return ways
 
 
-def try_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
-    """The error of one way to call the function, on a short sequence."""
+def try_way(trial: Trial, dtype: str, tokens: int = TOKENS, masked: bool = False) -> Way:
+    """The error of one way to call the function, on a sequence of so many tokens."""
     attempt = Attempt(
         aspect=Aspect.RIGHT,
         inputs=MASKED if masked else USUAL.name,
-        tokens=PADDED if masked else TOKENS,
+        tokens=tokens,
         batch=BATCHES if masked else 2,
         width=trial.width,
         heads=trial.heads,
@@ -182,32 +189,31 @@ def try_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
     return max(result.errors[name] for name in (OUTPUT, A_ROW)), trial, ""
 
 
-def mask_and_meaning(
-    trial: Trial, parameter: str, dtype: str, causal: bool
-) -> tuple[str, dict[str, Option]]:
-    """The mask that a function takes, with its meaning in words, and as an option of its form.
+def mask_meaning(trial: Trial, parameter: str, dtype: str, causal: bool) -> str:
+    """What a mask means, of what is usual for its name: that by which the function errs least.
 
-    Of the meanings that are usual for its name, the one by which it errs least.
+    At whole blocks of tokens where it takes no odd length. Empty where it takes no mask at either,
+    so that nothing was compared; what someone gave is kept.
 
     trial: the function, called in its best way.
-    parameter: the name of its mask; empty where it takes none.
+    parameter: the name of its mask.
     dtype: the number type of its inputs.
     causal: the mode to try it in.
     """
-    if not parameter or not hasattr(trial.config, "mask_as"):
-        return "", {}
-    configured = trial.config.mask_as
+    configured: str | None = trial.config.mask_as
     meanings = (configured,) if configured else MASKS[parameter]
-    errors = list[tuple[float, str]]()
-    for meaning in meanings:
-        way = replace(trial, config=replace(trial.config, mask_as=meaning), causal=causal)
-        error, _, reason = try_way(way, dtype, masked=True)
-        if not reason:
-            errors.append((error, meaning))
-    # one that passes wins by its place: a mask may be given as numbers to add, or as booleans
-    best = next((pair for pair in errors if pair[0] < AGREES), min(errors, default=(0.0, "")))
-    chosen = best[1] or meanings[0]
-    return f"{parameter} ({chosen})", {"mask_as": chosen}
+    for tokens in (PADDED, BLOCKS):
+        errors = list[tuple[float, str]]()
+        for meaning in meanings:
+            way = replace(trial, config=replace(trial.config, mask_as=meaning), causal=causal)
+            error, _, reason = try_way(way, dtype, tokens, masked=True)
+            if not reason:
+                errors.append((error, meaning))
+        # one that passes wins by its place: a mask may be given as numbers to add, or as booleans
+        agreeing = (meaning for error, meaning in errors if error < AGREES)
+        if errors:
+            return next(agreeing, min(errors)[1])
+    return ""
 
 
 def unusable_text(ways: list[Way]) -> str:

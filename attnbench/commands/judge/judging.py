@@ -26,6 +26,7 @@ from attnbench.records import (
     Selection,
     messages,
     storage,
+    units,
 )
 from attnbench.running import session
 from attnbench.running.plan import plan
@@ -42,6 +43,8 @@ PANEL = 0.5  # share of the budget that attempts may take; the race gets the res
 # an attempt may take this many times the longest before it, and at least
 OVERTIME = 50.0
 AT_LEAST_S = 10.0
+# or this many times what it took to find how the function is called: it may compile for each size
+COMPILING = 2.0
 TOO_LONG = 10.0  # times what an attempt was expected to take, after which it hangs
 HANGS = 2  # attempts without an answer, after which no more are made
 
@@ -203,6 +206,7 @@ class Judging:
     server: Pool
     end_s: float
     announce: Announce
+    fit_s: float = 0.0  # what it took to find how the function is called
 
     def verdict(self, observe: Callable[[Progress], None]) -> KernelVerdict:
         """What is found of it. Raises `CannotRun` where it cannot be judged."""
@@ -223,6 +227,8 @@ class Judging:
         )
         if not verdict.passes(Aspect.RIGHT):
             return replace(verdict, unraced="what is not right has no speed")
+        if core_request.padding and kernel.uncompared_mask:
+            return replace(verdict, unraced="its mask was never compared, and --padding needs one")
         lengths = self.compared_lengths(kernel, rows)
         if not lengths:
             return replace(verdict, unraced="no length of the race could be compared")
@@ -257,9 +263,12 @@ class Judging:
             lengths=tuple((length, self.batch(length)) for length in core_request.lengths),
             causal=self.options.get("causal"),
             chosen=self.chosen,
+            padded=core_request.padding > 0,
         )
+        begun = time.monotonic()
         with self.process() as process:
             answer = process.ask(question, limit_s)
+        self.fit_s = time.monotonic() - begun
         if not isinstance(answer, messages.Failure):
             return answer.kernel
         if answer.is_timeout and limit_s < LIMIT_S:
@@ -283,13 +292,12 @@ class Judging:
         return self.request.batch or max(1, (self.request.tokens or length) // length)
 
     def compared_lengths(self, kernel: Kernel, rows: tuple[PanelRow, ...]) -> tuple[int, ...]:
-        """Lengths of the race at which the output was compared in the mode that is raced."""
-        causal = kernel.modes[0]
-        return tuple(
-            row.attempt.tokens
-            for row in rows
-            if row.attempt.raced and row.tried and row.attempt.causal == causal
-        )
+        """Lengths of the race at which the output was compared in the mode that is raced.
+
+        Also with a mask, where the race has padding.
+        """
+        of_race = raced_rows(rows, kernel.modes[0])
+        return tuple(n for n, found in of_race.items() if all(row.tried for row in found))
 
     def with_race(
         self, verdict: KernelVerdict, kernel: Kernel, observe: Callable[[Progress], None]
@@ -345,11 +353,19 @@ class Judging:
 
 def graded_lengths(rows: tuple[PanelRow, ...], causal: bool) -> frozenset[int]:
     """Lengths of the race at which gradients were compared, in the mode that is raced."""
+    of_race = raced_rows(rows, causal)
     return frozenset(
-        row.attempt.tokens
-        for row in rows
-        if row.attempt.raced and row.attempt.causal == causal and row.compares_gradients
+        n for n, found in of_race.items() if all(row.compares_gradients for row in found)
     )
+
+
+def raced_rows(rows: tuple[PanelRow, ...], causal: bool) -> dict[int, list[PanelRow]]:
+    """By length of the race, what was found there in the mode that is raced."""
+    of_race: dict[int, list[PanelRow]] = {}
+    for row in rows:
+        if row.attempt.raced and row.attempt.causal == causal:
+            of_race.setdefault(row.attempt.tokens, []).append(row)
+    return of_race
 
 
 def comparable_cases(cases: tuple[Planned, ...], graded: frozenset[int]) -> tuple[Planned, ...]:
@@ -405,6 +421,11 @@ class Attempts:
         """Seconds left for attempts."""
         return max(0.0, self.end_s - time.monotonic())
 
+    @property
+    def patience_s(self) -> float:
+        """Seconds that any attempt may take, before it is said to give no answer."""
+        return max(AT_LEAST_S, COMPILING * self.judging.fit_s)
+
     def make_all(self) -> tuple[tuple[PanelRow, ...], str]:
         """What is found of each, and what the function changed in torch."""
         todo = list(self.kernel.attempts)
@@ -413,7 +434,7 @@ class Attempts:
                 while todo and self.attempt(process, todo.pop(0)):
                     pass
         self.needed_s += time.monotonic() - self.begun
-        return tuple(self.rows), self.changed
+        return with_lost_gradients(tuple(self.rows)), self.changed
 
     def attempt(self, process: Process, attempt: Attempt) -> bool:
         """Make one attempt; returns whether the process can make another."""
@@ -424,7 +445,7 @@ class Attempts:
                 self.needed_s += max(self.expected_s, self.longest_s)
             return True
         self.judging.announce(f"trying {self.kernel.form} {attempt.inputs}, N = {attempt.tokens:,}")
-        limit_s = min(self.left_s, max(AT_LEAST_S, OVERTIME * self.longest_s))
+        limit_s = min(self.left_s, max(self.patience_s, OVERTIME * self.longest_s))
         answer = self.ask(process, attempt, limit_s)
         if isinstance(answer, messages.Failure):
             self.learn(self.row_without_answer(attempt, answer, limit_s))
@@ -493,8 +514,10 @@ class Attempts:
         """The row of an attempt whose process gave no answer, or ended."""
         if failure.is_timeout:
             self.hangs += 1
-            if limit_s < max(AT_LEAST_S, TOO_LONG * self.expected_s):
-                self.needed_s += AT_LEAST_S if attempt.raced or not is_limited(attempt) else 0.0
+            if limit_s < max(self.patience_s, TOO_LONG * self.expected_s):
+                self.needed_s += (
+                    self.patience_s if attempt.raced or not is_limited(attempt) else 0.0
+                )
                 reason = f"no answer after {limit_s:.0f} s"
                 return PanelRow.without(attempt, KernelFinding.UNTRIED, reason)
             reason = f"after {limit_s:.0f} s; killed"
@@ -502,6 +525,28 @@ class Attempts:
         if failure.is_out_of_memory:
             return PanelRow.without(attempt, KernelFinding.UNTRIED, failure.reason)
         return PanelRow.without(attempt, KernelFinding.FAILED, failure.reason)
+
+
+def with_lost_gradients(rows: tuple[PanelRow, ...]) -> tuple[PanelRow, ...]:
+    """The rows, where those without gradients are wrong that were to have some, as others have.
+
+    A function may leave the graph at some sizes without a word: what is trained with it then learns
+    nothing from there.
+    """
+    graded = [row.attempt for row in rows if row.compares_gradients]
+    if not graded:
+        return rows
+    reason = f"no gradients, which it gives at N = {units.count(graded[0].tokens)}"
+    return tuple(
+        replace(row, finding=KernelFinding.WRONG, reason=reason) if loses_gradients(row) else row
+        for row in rows
+    )
+
+
+def loses_gradients(row: PanelRow) -> bool:
+    """Whether an output passed whose gradients were to be compared, and were not there."""
+    compared = row.passes and bool(row.errors)
+    return compared and row.attempt.gradients and not row.compares_gradients
 
 
 def work(attempt: Attempt) -> int:

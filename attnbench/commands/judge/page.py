@@ -219,6 +219,8 @@ def call_text(verdict: "KernelVerdict") -> str:
         text += ", q not scaled, as it scales q by d^-0.5 itself"
     if kernel.mask:
         text += f", a mask as {kernel.mask}"
+    if kernel.uncompared_mask:
+        text += f", without {kernel.uncompared_mask}, with which every call raised"
     if kernel.options.get("lower_bound") is not None:
         text += f", logs of decays of at least {kernel.options['lower_bound']}"
     if len(kernel.modes) == 1 and "causal" in kernel.untaken:
@@ -271,7 +273,9 @@ def panel(verdict: "KernelVerdict") -> grid.Table:
 def inputs_text(row: PanelRow, kernel: Kernel | None = None) -> str:
     """`as raced, causal`; `as usual, d = 64` where heads have another width than in the race."""
     attempt = row.attempt
-    inputs = "as raced" if attempt.raced else attempt.inputs
+    inputs = attempt.inputs
+    if attempt.raced:
+        inputs = "as raced, masked" if attempt.masked else "as raced"
     usual = kernel.head_width if kernel else row.head_width
     width = f", d = {row.head_width}" if row.head_width not in (0, usual) else ""
     return f"{inputs}{width}{', causal' if attempt.causal else ''}"

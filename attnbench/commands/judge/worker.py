@@ -42,6 +42,7 @@ class Worker(Answering):
                 lengths=question.lengths,
                 causal=question.causal,
                 chosen=question.chosen,
+                padded=question.padded,
             )
         except AttnbenchError as error:
             raise Unmeasured(Outcome.FAILED, str(error)) from error

@@ -1,14 +1,14 @@
 """From names to cards: what may be written for `--models`, and which card or group it means.
 
     card, names, is_built_in, module_of     cards by their names, of this package and of others
-    expand, preset, GROUPS, PRESETS         lists of mechanisms, and the sizes of papers
-    forms, modules, with_module             what a file declares, read without running it
+    listed, expand, preset, GROUPS, PRESETS lists of mechanisms, and the sizes of papers
+    forms, modules                          what a file declares, read without running it
 
 Loads no torch, but for `card`.
 """
 
-from attnbench.mechanisms.catalogue.declared import forms, modules, with_module
-from attnbench.mechanisms.catalogue.presets import GROUPS, PRESETS, expand, preset
+from attnbench.mechanisms.catalogue.declared import forms, modules
+from attnbench.mechanisms.catalogue.presets import GROUPS, PRESETS, expand, listed, preset
 from attnbench.mechanisms.catalogue.registry import GROUP as ENTRY_POINTS
 from attnbench.mechanisms.catalogue.registry import (
     card,
@@ -26,10 +26,10 @@ __all__ = (
     "expand",
     "forms",
     "is_built_in",
+    "listed",
     "module_of",
     "modules",
     "names",
     "preset",
     "unknown_name_message",
-    "with_module",
 )

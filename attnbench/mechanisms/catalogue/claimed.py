@@ -86,15 +86,17 @@ class Claimed(CoreAttention):
     """A form whose core is a user's `function`; `names` are those of the core's tensors.
 
     `by_rule`: it is the rule of a recurrence, whose tensors are scaled and masked already.
-    `watched`: where given, gets the names of the tensors that the function changes. `gave`: the
-    number type of its last output.
+    `watched`: where it is a list, gets each tensor that the function is given, with its name and a
+    copy. `views`: whether its tensors are views of wider ones. `gave`: the number type of its last
+    output.
     """
 
     function: Callable[..., Any]
     names: tuple[str, ...]
     by_rule: bool
     flops_estimated = True
-    watched: list[str] | None = None
+    watched: list[tuple[str, Tensor, Tensor]] | None = None
+    views = False
     gave: torch.dtype | None = None
 
     def __init__(self, config: Any, workload: Workload) -> None:
@@ -193,18 +195,29 @@ class Claimed(CoreAttention):
                 tensor = tensor.transpose(1, 2)
             if self.by_rule and self.config.scales and name == "q":
                 tensor = tensor * tensor.shape[-1] ** 0.5
-            given[parameter] = tensor.contiguous()
+            given[parameter] = view(tensor) if self.views else tensor.contiguous()
         if self.binding.mask:
             given[self.binding.mask] = self.masking(mask, tensors)
-        before = None if self.watched is None else copies(given)
+        for name, value in given.items():
+            if isinstance(value, Tensor):
+                self.watch(name, value.detach())
         output = self.function(**given)
-        if before is not None:
-            self.watched = [n for n, old in before.items() if not same(old, given[n])]
         output = output[0] if isinstance(output, tuple) and output else output
         if not isinstance(output, Tensor):
             raise TypeError(f"it gives a {type(output).__name__}, not a tensor")
         self.gave = output.dtype
         return output.transpose(1, 2) if self.swapped else output
+
+    def watch(self, name: str, tensor: Tensor) -> None:
+        """Keep a tensor that the function, or its backward pass, may read and not change."""
+        if self.watched is not None:
+            self.watched.append((name, tensor, tensor.clone()))
+
+    @property
+    def overwritten(self) -> tuple[str, ...]:
+        """The names of the watched tensors that are not as they were."""
+        changed = (name for name, new, old in self.watched or () if not same(old, new))
+        return tuple(dict.fromkeys(changed))
 
     def masking(self, mask: Tensor | None, tensors: Mapping[str, Tensor]) -> Tensor | None:
         """A mask [B, N], True for real tokens, as the function takes it."""
@@ -237,11 +250,16 @@ def rule(self: Claimed, S: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
     return self.called(self.offered(narrow)).to(S.dtype), S
 
 
-def copies(given: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Copies of those that are tensors."""
-    return {n: value.detach().clone() for n, value in given.items() if isinstance(value, Tensor)}
+def view(tensor: Tensor) -> Tensor:
+    """The same numbers as the first half of a tensor whose last dimension is twice as wide.
+
+    So are the queries, keys and values that one map gives together.
+    """
+    if tensor.dim() < 3:
+        return tensor
+    return torch.cat([tensor, tensor.flip(-1)], -1)[..., : tensor.shape[-1]]
 
 
 def same(old: Tensor, new: Tensor) -> bool:
-    """Whether a tensor is as it was."""
-    return old.shape == new.shape and torch.equal(old, new.detach())
+    """Whether a tensor is as it was; numbers that are none are alike."""
+    return old.shape == new.shape and bool(((old == new) | (old != old) & (new != new)).all())

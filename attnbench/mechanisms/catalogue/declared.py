@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 from attnbench.errors import UnknownMechanism, UsageError, small_file
@@ -21,6 +22,7 @@ HEADS = ("heads", "num_heads", "n_heads", "nhead", "n_head")
 CORE = ("q", "k", "v")
 
 FILE = re.compile(r"(?P<path>[^\[\]]*\.py)(?P<options>\[.*\])?")
+KERNELS = re.compile(r"(?P<mechanism>[a-z]\w*):(?P<path>.+\.py)")
 
 
 def forms(mechanism: str) -> tuple[str, ...]:
@@ -41,14 +43,7 @@ def modules(path: Path) -> tuple[str, ...]:
 
     Raises `UnknownMechanism` where there is no such file, `UsageError` where it cannot be read.
     """
-    if not path.is_file():
-        raise UnknownMechanism(f"no file {str(path)!r}")
-    try:
-        body = ast.parse(small_file(path)).body
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        reason = getattr(error, "msg", None) or getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read {str(path)!r}: {line}{reason}") from error
+    body = parsed(path)
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
     found = []
     for node in body:
@@ -67,14 +62,21 @@ def modules(path: Path) -> tuple[str, ...]:
 def with_module(text: str) -> str:
     """A part of `--models` in which a file that has one module has that module's name.
 
-    `mine.py` and `mine.py[share=0.5]` become `mine.py:Mean` and `mine.py:Mean[share=0.5]`; other
+    `mine.py` and `mine.py[share=0.5]` become `mine.py:Mean` and `mine.py:Mean[share=0.5]`, and
+    `transformer:kern.py` becomes `transformer:kern.py:f` if f is the file's one function; other
     texts stay. Raises `UnknownMechanism` if there is no such file, and `UsageError` if it cannot be
     read, or has none or several modules.
     """
     match = FILE.fullmatch(text)
-    if match is None or ":" in Path(match["path"]).name:
+    if match is None:
         return text
     path = match["path"]
+    options = match["options"] or ""
+    kernels = KERNELS.fullmatch(path)
+    if kernels is not None and not Path(path).is_file():
+        return f"{path}:{the_function(kernels['path'], path)}{options}"
+    if ":" in Path(path).name:
+        return text
     found = modules(Path(path))
     if not found:
         raise UsageError(
@@ -87,7 +89,57 @@ def with_module(text: str) -> str:
             f"{path!r} has several modules: {', '.join(found)}; write one as {first}, or several as"
             f" {first},{path}:{found[1]}"
         )
-    return f"{path}:{found[0]}{match['options'] or ''}"
+    return f"{path}:{found[0]}{options}"
+
+
+def the_function(path: str, name: str) -> str:
+    """The one public function of a file of kernels, which are forms of a mechanism.
+
+    path: of the file.
+    name: the file as it was written, after the mechanism: `transformer:kern.py`.
+    Raises `UnknownMechanism` if there is no such file, and `UsageError` if it cannot be read, or
+    has none or several functions.
+    """
+    found = [
+        node.name
+        for node in parsed(Path(path))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(f"{path!r} has no function; if another name is meant, write {name}:NAME")
+    raise UsageError(
+        f"{path!r} has several functions: {', '.join(found)}; write one as {name}:{found[0]}"
+    )
+
+
+def parsed(path: Path) -> list[ast.stmt]:
+    """The statements of a user's file.
+
+    Raises `UnknownMechanism` where there is no such file, `UsageError` where it cannot be read.
+    """
+    if not path.is_file():
+        raise UnknownMechanism(f"no file {str(path)!r}")
+    try:
+        return ast.parse(small_file(path)).body
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
+        reason = getattr(error, "msg", None) or getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {str(path)!r}: {line}{reason}") from error
+
+
+def file_with_a_comma(text: str) -> str:
+    """A file that a list of mechanisms names and whose path has a comma; empty if there is none."""
+    pieces = text.split(",")
+    for first, last in combinations(range(len(pieces)), 2):
+        place, found, _ = ",".join(pieces[first : last + 1]).rpartition(".py")
+        path = f"{place}{found}".strip()
+        kernels = KERNELS.fullmatch(path)
+        for each in (path, kernels["path"] if kernels else ""):
+            if each and Path(each).is_file() and "," in each:
+                return each
+    return ""
 
 
 @cache

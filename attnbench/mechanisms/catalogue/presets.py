@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from attnbench.errors import UnknownMechanism, UsageError
-from attnbench.mechanisms.catalogue.declared import with_module
+from attnbench.mechanisms.catalogue.declared import file_with_a_comma, with_module
 from attnbench.mechanisms.catalogue.registry import (
     FEEDS,
     decodes,
@@ -23,7 +23,7 @@ from attnbench.mechanisms.catalogue.registry import (
     unknown_name_message,
 )
 from attnbench.records import Option, Selection
-from attnbench.records.selection import layers, stack_of
+from attnbench.records.selection import layers, parts, stack_of
 
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
@@ -153,6 +153,26 @@ def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:
     if not matches:
         raise UnknownMechanism(unknown_name_message(mechanism, names()))
     return tuple(replace(chosen, name=match) for match in matches)
+
+
+def listed(text: str, option: str) -> tuple[str, ...]:
+    """The parts of a list of mechanisms; a file alone means the one module that it has.
+
+    Raises `UsageError` at a misspelt name, at a file with none or several modules, and at one whose
+    path has a comma, which divides the list.
+    """
+    try:
+        selections = tuple(map(with_module, parts(text, option)))
+        for part in selections:
+            expand(part)
+    except UsageError as error:
+        if file := file_with_a_comma(text):
+            raise UsageError(
+                f"{option}: {file!r} has a comma in its path, which divides mechanisms; rename it,"
+                " or give a link to it"
+            ) from error
+        raise
+    return selections
 
 
 def _filled(chosen: Selection, column: Preset | None) -> Selection:

@@ -11,6 +11,7 @@ it measured is kept as `sweep-kept.jsonl`, which can be resumed as any journal c
 import os
 import shlex
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -196,12 +197,21 @@ class Journal:
     file meanwhile; by then all runs are in another file, which the message names.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], start: Start) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        start: Start,
+        refuse: Callable[[Sweep], None] = lambda sweep: None,
+    ) -> None:
         """The sweep in `folder`, to go on, or a new one there, named after the folder.
 
         A torn last line is cut off. Raises `DifferentSweep` unless request, machine and shard are
         those of the sweep, `SweepBusy`, `StoreError` if it cannot be written, and what `load`
-        raises.
+        raises; nothing is written then.
+
+        folder: of the sweep.
+        start: of this session.
+        refuse: called with the sweep that is there before anything is written; it may raise.
         """
         self.folder = Path(folder)
         self._closed = False
@@ -217,6 +227,7 @@ class Journal:
                 stored = contents(data, repr(str(self.folder / FILE)))
                 self.sweep: Sweep = stored.sweep()
                 refuse_other(self.sweep, start)
+                refuse(self.sweep)
                 if stored.torn:
                     self._file.cut(len(data) - len(stored.torn))
                 elif not data.endswith(b"\n"):

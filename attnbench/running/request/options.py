@@ -22,7 +22,6 @@ from attnbench.records import (
     Mode,
     Request,
     Settings,
-    selection,
 )
 from attnbench.records.modes import BOTH as BOTH_MODES
 from attnbench.running.request import axes, completion
@@ -137,10 +136,7 @@ def models(text: str, option: str) -> tuple[str, ...]:
 
     Raises `UsageError` at a misspelt name, or at a file with none or several modules.
     """
-    selections = tuple(map(catalogue.with_module, selection.parts(text, option)))
-    for part in selections:
-        catalogue.expand(part)
-    return selections
+    return catalogue.listed(text, option)
 
 
 def modes(text: str, option: str) -> tuple[Mode, ...]:

@@ -376,6 +376,53 @@ def only_d_64(query, key, value):
     return sdpa(query, key, value)
 
 
+def wrong_without_gradients(q, k, v):
+    """Beyond the panel, and only as inference calls it."""
+    o = sdpa(q, k, v)
+    return o if torch.is_grad_enabled() or q.shape[2] <= 512 else 0.9 * o
+
+
+def strides_of_whole_tensors(q, k, v):
+    """It reads the keys as if nothing else were stored between them."""
+    strides = [k[0, 0].numel() * k.shape[1], k[0, 0].numel(), k.shape[-1], 1]
+    return sdpa(q, torch.as_strided(k, k.shape, strides, k.storage_offset()), v)
+
+
+def mask_is_ignored_in_blocks(q, k, v, mask=None):
+    if q.shape[2] % 64:
+        raise ValueError("N is no multiple of 64")
+    return sdpa(q, k, v)
+
+
+class InPlace(torch.autograd.Function):
+    """Gives what it gets; its backward pass zeroes `zeroed`, or the gradient that it gets."""
+
+    @staticmethod
+    def forward(ctx, x, zeroed):
+        ctx.zeroed = zeroed
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        kept = gradient.clone()
+        (gradient if ctx.zeroed is None else ctx.zeroed).zero_()
+        return kept, None
+
+
+def gradient_zeroed_in_backward(q, k, v):
+    return InPlace.apply(sdpa(q, k, v), None)
+
+
+def keys_zeroed_in_backward(q, k, v):
+    o = sdpa(q, k.clone(), v)
+    return InPlace.apply(o, k.detach())
+
+
+def graph_lost_in_the_middle(q, k, v):
+    o = sdpa(q, k, v)
+    return o.detach() if q.shape[2] == 100 else o
+
+
 def hangs(q, k, v):
     while q.shape[2] == 100:
         pass

@@ -297,6 +297,11 @@ PLANTED = {
     "decays_detached": (K, USUAL),
     "twice_the_output": (K, USUAL),
     "step_of_the_next_token": ("mamba2", USUAL),
+    "wrong_without_gradients": (T, USUAL),
+    "strides_of_whole_tensors": (T, "not contiguous"),
+    "mask_is_ignored_in_blocks": (T, MASKED),
+    "gradient_zeroed_in_backward": (T, USUAL),
+    "keys_zeroed_in_backward": (T, USUAL),
 }
 NARROW = frozenset({"old_keys_dropped", "queries_detached_late"})  # judged in bfloat16
 # whose fault shows after all short attempts
@@ -304,7 +309,7 @@ QUICKLY = frozenset(
     {
         *("keys_beyond_the_panel", "remembers_by_address", "every_fortieth_call"),
         *("queries_detached_beyond_the_panel", "batch_of_the_first_call"),
-        *("widths_of_powers_of_two",),
+        *("widths_of_powers_of_two", "wrong_without_gradients", "strides_of_whole_tensors"),
     }
 )
 # these take a second or more, or the usual tests have another of their kind
@@ -363,13 +368,44 @@ def test_what_changes_its_inputs_is_said_where_its_backward_pass_fails_for_that(
     assert found.reason.startswith("k; then RuntimeError: one of the variables needed")
 
 
+@pytest.mark.parametrize(
+    ("form", "overwritten"),
+    [
+        ("gradient_zeroed_in_backward", "the gradient of its output"),
+        ("keys_zeroed_in_backward", "k"),
+    ],
+)
+def test_what_a_backward_pass_overwrites_is_named(form, overwritten):
+    found = first_fault(T, "planted.py", form, **QUICK)
+    assert (found.finding, found.reason) == (KernelFinding.CHANGES_INPUTS, overwritten)
+
+
+def test_an_error_of_calls_without_gradients_is_named_as_such():
+    found = first_fault(T, "planted.py", "wrong_without_gradients", quick=True)
+    assert found.finding is WRONG
+    assert found.worst == "output without gradients"
+    assert found.errors["output"] < 1e-5 < found.errors[found.worst]
+    assert found.ours[found.worst] == found.ours["output"]
+
+
+def test_views_of_wider_tensors_are_stress_and_may_be_refused():
+    found = first_fault(T, "planted.py", "strides_of_whole_tensors", quick=True)
+    assert (found.attempt.aspect, found.attempt.inputs) == (Aspect.STEADY, "not contiguous")
+    refusing = [
+        each
+        for each in rows(T, "kernels.py", "only_whole_tensors", **QUICK)
+        if each.attempt.inputs == "not contiguous"
+    ]
+    assert [each.finding for each in refusing] == [KernelFinding.REFUSED]
+
+
 def test_another_type_is_said_where_it_costs_digits_too():
     found = first_fault(T, "planted.py", "narrower_output", **QUICK)
     assert "it gives float16 for float32" in found.reason
 
 
-def test_forty_eight_faults_are_planted():
-    assert len(PLANTED) == 48
+def test_fifty_three_faults_are_planted():
+    assert len(PLANTED) == 53
     assert all(hasattr(planted, form) for form in PLANTED)
 
 

@@ -25,6 +25,14 @@ def test_attempts_contain_every_size_of_the_race():
     assert {1, 17, 100, 321} <= {a.tokens for a in kernel.attempts}
 
 
+def test_a_padded_race_is_compared_with_masks_at_its_lengths():
+    kernel = fit("transformer", "planted.py", "sdpa", lengths=((512, 16), (2048, 4)), padded=True)
+    raced = [(a.tokens, a.masked) for a in kernel.attempts if a.raced and not a.causal]
+    assert raced == [(512, False), (512, True), (2048, False), (2048, True)]
+    plain = fit("transformer", "planted.py", "sdpa", lengths=((512, 16), (2048, 4)))
+    assert not any(a.masked for a in plain.attempts if a.raced)
+
+
 def test_an_attempt_of_other_sizes_is_made_at_them():
     card = registry.card("transformer")
     trial = Trial(card, card.config(), "eager", False)

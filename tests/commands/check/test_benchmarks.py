@@ -11,6 +11,7 @@ from attnbench.commands.check.benchmarks import (
     copy,
     functions_on_base,
     lay_over,
+    remove,
     to_lay_over,
 )
 from attnbench.records import messages
@@ -79,6 +80,35 @@ def test_what_was_laid_over_is_heads_and_is_said(trees):
     assert (trees["base"] / "tests/test_a.py").read_text() == "head"
     assert (trees["base"] / "src/code.py").read_text() == "base"
     assert lay_over(("tests/none.py",), trees) == ()
+
+
+def test_what_head_lacks_is_removed_and_is_said(trees):
+    for tree in trees.values():
+        (tree / "tests/conftest.py").write_text("import time")
+    (trees["head"] / "tests/conftest.py").unlink()
+    paths = ("tests/conftest.py", "tests/none.py")
+    assert lay_over(paths, trees) == (
+        "the benchmark itself differs: base ran without its tests/conftest.py, which head lacks",
+    )
+    assert not (trees["base"] / "tests/conftest.py").exists()
+    (trees["base"] / "tests/conftest.py").write_text("import time")
+    (said,) = lay_over(("tests/test_a.py", *paths), trees)
+    assert said.endswith(
+        "both sides ran head's tests/test_a.py, whose own changes are not compared; base ran"
+        " without its tests/conftest.py, which head lacks"
+    )
+
+
+def test_nothing_is_removed_out_of_a_tree(trees, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.py").write_text("1")
+    (trees["base"] / "link").symlink_to(outside)
+    assert not remove(trees["base"] / "link" / "x.py", trees["base"])
+    assert not remove(trees["base"] / "tests", trees["base"]), "a folder"
+    assert (outside / "x.py").exists()
+    assert remove(trees["base"] / "link", trees["base"]), "a link, and not what it names"
+    assert (outside / "x.py").exists()
 
 
 def test_nothing_is_copied_out_of_a_tree(trees, tmp_path):

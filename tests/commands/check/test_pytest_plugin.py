@@ -6,7 +6,13 @@ import pytest
 
 from attnbench.commands.check.finding import CheckAnswer, CheckReport, Finding
 from attnbench.commands.check.measuring import spread
-from attnbench.commands.check.pytest_plugin import ComparedTests, is_void, share_texts, summary
+from attnbench.commands.check.pytest_plugin import (
+    ComparedTests,
+    is_void,
+    share_texts,
+    summary,
+    with_pytest_options,
+)
 from attnbench.records.metrics import TIME
 from tests.commands.check.test_calls import pytested, run
 from tests.commands.check.test_calls import shop as shop
@@ -165,6 +171,62 @@ def test_what_is_no_revision_is_refused(base, words, exit_code, shop):
     assert (code, words in text, "Traceback" in text) == (exit_code, True, False), text
     code, text = pytested(shop, "--attnbench-base", "HEAD", "--attnbench-budget", "soon")
     assert (code, "--attnbench-budget 'soon' is not a time above 0" in text) == (4, True), text
+
+
+def test_an_empty_command_is_refused(shop):
+    code, text = pytested(shop, "--attnbench-base", "HEAD", "--attnbench-prepare", " ")
+    assert (code, "--attnbench-prepare ' ' is no command" in text) == (4, True), text
+
+
+def test_advice_names_options_of_pytest():
+    advice = "base lacks pack/fast.so; build it on both sides with --prepare 'pip install -e .'"
+    assert "with --attnbench-prepare 'pip" in with_pytest_options(advice)
+    assert with_pytest_options("--baseline x --no-base") == "--baseline x --no-base"
+
+
+BUILT = """
+import os
+import pytest
+from shop.code import index
+from shop.built import NUMBER
+
+HERE = os.path.dirname(__file__)
+
+
+@pytest.mark.parametrize("path", [os.path.join(HERE, "test_shop.py")])
+def test_index(benchmark, path):
+    assert os.path.exists(path)
+    benchmark(index)
+"""
+PLAIN = "def test_index(benchmark):\n    benchmark(sum, range(2000))\n"
+
+
+@pytest.mark.long
+def test_what_git_ignores_is_built_on_both_sides_and_paths_are_no_names(shop):
+    shop.write(".gitignore", "built.py\n")
+    shop.write("src/shop/built.py", "NUMBER = 1\n")
+    shop.write("tests/test_shop.py", BUILT)
+    shop.commit("two")
+    options = ("--attnbench-base", "HEAD", "--attnbench-budget", "40s")
+    code, text = pytested(shop, *options)
+    assert "--attnbench-prepare 'pip install -e .'" in text, text
+    options += ("--attnbench-prepare", "echo 'NUMBER = 1' > src/shop/built.py")
+    code, text = pytested(shop, *options)
+    assert code == 0 or (code == 1 and "slower" in text), text
+    assert not re.search("lacks|added|gone", text), text
+
+
+@pytest.mark.long
+def test_a_conftest_that_head_deletes_slows_base_no_more(shop):
+    """The fixture of every test that only base would run waits for longer than its test takes."""
+    shop.write("tests/test_shop.py", PLAIN)
+    shop.write("tests/conftest.py", "import time\n\nsum = lambda x: time.sleep(0.01)\n"
+               "import builtins\nbuiltins.sum = sum\n")  # fmt: skip
+    shop.commit("two")
+    (shop.folder / "tests/conftest.py").unlink()
+    _, text = pytested(shop, "--attnbench-base", "HEAD", "--attnbench-budget", "40s")
+    assert "base ran without its tests/conftest.py, which head lacks" in text
+    assert "faster" not in text, text
 
 
 @pytest.mark.long

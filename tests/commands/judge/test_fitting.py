@@ -32,6 +32,18 @@ def masked(q, k, v, attn_mask):
     return attend(q, k, v, attn_mask)
 
 
+def masked_in_blocks(q, k, v, mask=None):
+    if q.shape[2] % 64:
+        raise ValueError("N is no multiple of 64")
+    return attend(q, k, v, None if mask is None else mask[:, None, None])
+
+
+def unmasked(q, k, v, mask=None):
+    if mask is not None:
+        raise NotImplementedError("masks")
+    return attend(q, k, v)
+
+
 def strange(q, k, v, temperature):
     return attend(q, k, v)
 
@@ -87,6 +99,20 @@ def test_what_a_mask_means_is_found_by_its_name_and_its_errors(fit):
     found = fit("masked", causal=False)
     assert found.mask.startswith("attn_mask (")
     assert found.options["mask_as"] in found.mask
+
+
+def test_what_a_mask_means_is_found_at_whole_blocks_where_no_other_length_is_taken(fit):
+    found = fit("masked_in_blocks", causal=False)
+    assert found.mask.startswith("mask (")
+    assert not found.uncompared_mask
+    masked = {attempt.tokens for attempt in found.attempts if attempt.masked}
+    assert masked == {100, 512}
+
+
+def test_a_mask_that_was_never_compared_is_given_no_meaning(fit):
+    found = fit("unmasked", causal=False)
+    assert (found.mask, found.uncompared_mask) == ("", "mask")
+    assert "mask_as" not in found.options
 
 
 @pytest.mark.parametrize(

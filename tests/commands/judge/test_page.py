@@ -204,6 +204,13 @@ def test_a_length_of_the_race_that_was_not_tried_is_only_named():
     assert "Not tried: as usual at N = 8,192 (it is long)." in sentences(shown)
 
 
+def test_a_mask_with_which_every_call_raised_is_said():
+    shown = verdict(found(), STEADY)
+    shown = replace(shown, kernel=replace(shown.kernel, uncompared_mask="mask"))
+    (called,) = (line for line in sentences(shown) if line.startswith("Called with"))
+    assert "without mask, with which every call raised" in called
+
+
 def test_what_is_suspect_is_not_sound_and_leads_the_verdict():
     shown = verdict(found(), STEADY, suspect="gave the same output for other input")
     assert not shown.sound

@@ -6,6 +6,7 @@ import pytest
 
 from attnbench.errors import UsageError
 from attnbench.mechanisms.catalogue.declared import forms, modules, with_module
+from attnbench.mechanisms.catalogue.presets import listed
 from attnbench.mechanisms.catalogue.registry import card, names
 
 FILE = """
@@ -48,6 +49,35 @@ def test_a_file_means_its_one_module(tmp_path, monkeypatch):
     assert with_module("./mine.py[share=0.5]") == "./mine.py:local[share=0.5]"
     for other in ("mine.py:X", "fnet", "transformer:kern.py:f", "a.py:B[x=1]", "@fig2"):
         assert with_module(other) == other
+
+
+def test_a_file_of_kernels_means_its_one_function(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/kern.py").write_text("import torch\n\n\ndef f(q, k, v): ...\ndef _g(q): ...\n")
+    assert with_module("transformer:sub/kern.py") == "transformer:sub/kern.py:f"
+    assert with_module("kimi_delta:sub/kern.py[axes=bnhd]") == "kimi_delta:sub/kern.py:f[axes=bnhd]"
+    (tmp_path / "kern.py").write_text("def f(q, k, v): ...\ndef g(q, k, v): ...\n")
+    with pytest.raises(UsageError, match=r"several functions: f, g; write one as t:kern.py:f"):
+        with_module("t:kern.py")
+    with pytest.raises(UsageError, match=r"no file .none\.py."):
+        with_module("transformer:none.py")
+
+
+def test_a_comma_in_a_path_is_named_as_what_divides(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a,b").mkdir()
+    (tmp_path / "a,b/mine.py").write_text("def local(q, k, v): ...\n")
+    for text in (
+        "a,b/mine.py",
+        "fnet,a,b/mine.py:local[x=1],fnet",
+        "transformer:a,b/mine.py:local",
+    ):
+        with pytest.raises(UsageError, match=r"--models: 'a,b/mine.py' has a comma in its path"):
+            listed(text, "--models")
+    with pytest.raises(UsageError, match="unknown mechanism 'nowhere'"):
+        listed("nowhere,fnet", "--models")
+    assert listed("fnet, linformer", "--models") == ("fnet", "linformer")
 
 
 @pytest.mark.parametrize(
