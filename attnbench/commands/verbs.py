@@ -19,8 +19,8 @@ HELP = "What does each attention mechanism cost, on this machine, at this length
 EXIT_CODES = """Exit codes: 0 done, 1 check found something slower, larger or different, judge a
 kernel that is wrong or unsteady, models --verify a check that fails, or nothing fits recommend
 --memory, 2 bad usage or nothing could be measured, 3 unsure under check --strict or it lost a
-process, or judge could not try what a verdict needs, 4 shards of sweep --on are missing, 130 interrupted (143 by
-TERM, 129 by HUP)."""
+process, or judge could not try what a verdict needs, 4 shards of sweep --on are missing,
+130 interrupted (143 by TERM, 129 by HUP)."""
 
 HELP_OPTIONS = ("-h", "--help")
 

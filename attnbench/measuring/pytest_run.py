@@ -75,11 +75,12 @@ class PytestFolders:
 
         A parameter may be a path of the tree; by its name the test is the same on both sides.
         """
-        return name_of(nodeid, self.rootdir).replace(str(self.tree), str(self.root))
+        place, bracket, parameters = name_of(nodeid, self.rootdir).partition("[")
+        return f"{place}{bracket}{parameters.replace(str(self.tree), str(self.root))}"
 
     def argument(self, name: str) -> str:
-        """The test of this name as an argument of pytest here."""
-        return f"{self.tree}/{name.replace(str(self.root), str(self.tree))}"
+        """The tests of the function of this name, with all its parameters, for pytest here."""
+        return f"{self.tree}/{name.partition('[')[0]}"
 
     def command(self) -> list[str]:
         """The arguments of the user's run, as they apply to this tree."""

@@ -406,7 +406,7 @@ class Fit(WorkerQuestion[Fitted], frozen=True, kw_only=True):
     lengths: tuple[tuple[int, int], ...]
     causal: bool | None
     chosen: bool
-    padded: bool
+    padded: bool = False
 
 
 class Attempted(ProcessAnswer, frozen=True, kw_only=True):

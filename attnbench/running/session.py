@@ -94,8 +94,7 @@ def measure(
     before(machine)
     begins = storage.Start(request, machine, share.shard if share else None)
     with ExitStack() as unless_done, ExitStack() as stack:
-        refuse = partial(refuse_changed_code, cards=plan.cards)
-        journal = unless_done.enter_context(storage.Journal(folder, begins, refuse))
+        journal = unless_done.enter_context(storage.Journal(folder, begins, same_code(plan.cards)))
         pace = stack.enter_context(pace_of(request, pool))
         if share is None and options_file:
             store_options(folder, options_file)
@@ -200,16 +199,20 @@ def refuse_begun(folder: Path) -> None:
         raise SweepExists(folder)
 
 
-def refuse_changed_code(sweep: Sweep, cards: Iterable[CardFacts]) -> None:
-    """Raises `DifferentSweep` where the code of a card is not that of the stored sweep."""
-    facts = {card.mechanism: card for card in sweep.cards}
-    for card in cards:
-        stored = facts.get(card.mechanism, card)
-        if stored.code and card.code and stored.code != card.code:
-            raise DifferentSweep(
-                f"cannot resume {sweep.name!r}: the code of {card.mechanism} is not that which was"
-                " measured; measure it into another folder with --out"
-            )
+def same_code(cards: Iterable[CardFacts]) -> Callable[[Sweep], None]:
+    """What raises `DifferentSweep` of a stored sweep in which a card has other code than here."""
+
+    def refuse(sweep: Sweep) -> None:
+        facts = {card.mechanism: card for card in sweep.cards}
+        for card in cards:
+            stored = facts.get(card.mechanism, card)
+            if stored.code and card.code and stored.code != card.code:
+                raise DifferentSweep(
+                    f"cannot resume {sweep.name!r}: the code of {card.mechanism} is not that which"
+                    " was measured; measure it into another folder with --out"
+                )
+
+    return refuse
 
 
 def add_missing_records(journal: storage.Journal, plan: Plan) -> Sweep:

@@ -50,7 +50,11 @@ def test_a_parameter_that_is_a_path_of_the_tree_names_the_same_test_on_both_side
     here = f"tests/test_a.py::test_b[{place.tree}/data/x.txt]"
     name = "packages/a/tests/test_a.py::test_b[/repository/data/x.txt]"
     assert place.name(here) == name
-    assert place.argument(name) == f"{place.tree}/packages/a/{here}"
+    assert place.argument(name) == f"{place.tree}/packages/a/tests/test_a.py::test_b"
+    odd = PytestFolders(**{**vars(place), "tree": Path("/base"), "root": Path("/app")})
+    assert odd.name("services/base/test_a.py::t[/base/x]") == (
+        "packages/a/services/base/test_a.py::t[/app/x]"
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ steady.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, sqrt
@@ -83,10 +83,12 @@ class FormErrors:
     """A form and its rivals beside what is exact, by what errs.
 
     `ours`: the largest error of our forms. `summing`: what sums of logs of decays cost; both are
-    known in full only of what the default form's error does not explain.
-    `reason`: why the form gives nothing to compare; `out_of_memory`: whether memory ran out.
-    `note`: what else is to be said. `reference`: the number type of what is exact. `head_width`: of
-    the first tensor.
+    known in full only of what the default form's error does not explain. `reason`: why the form
+    gives nothing to compare or, where there are errors, why its call without gradients gives
+    nothing; `out_of_memory`: whether memory ran out. `gave`: the number type of its output, where
+    that is not the one of its inputs. `changed`: the names of what it was given and changed.
+    `factor`: what its output is a multiple of the expected one by. `reference`: the number type of
+    what is exact. `head_width`: of the first tensor.
     """
 
     errors: Mapping[str, float]
@@ -160,12 +162,7 @@ def concluded(
     if not shown.errors and shown.changed:
         return KernelFinding.CHANGES_INPUTS, f"{units.few(shown.changed, 3)}; then {shown.reason}"
     if not shown.errors:
-        if shown.out_of_memory:
-            return KernelFinding.UNTRIED, shown.reason
-        # few kernels take any length and any number type
-        special = attempt.inputs in (BFLOAT16, MASKED, VIEWS) or attempt.batch == 1
-        special = special or attempt.tokens % 512 != 0
-        return (KernelFinding.REFUSED if special else KernelFinding.FAILED), shown.reason
+        return without_result(attempt, shown), shown.reason
     half = sqrt(torch.finfo(getattr(torch, attempt.dtype)).eps)
     finding = judged(
         shown.errors[worst], limits[worst], half if attempt.aspect is Aspect.STEADY else 0.0
@@ -177,11 +174,21 @@ def concluded(
         # plain forms of a package in float32 are no errors of a kernel judged in that
         if shown.gave and attempt.inputs != BFLOAT16:
             return KernelFinding.OTHER_TYPE, f"{shown.gave} for {attempt.dtype}"
+        if shown.reason:
+            return without_result(attempt, shown), shown.reason
         return finding, exceeding
     changed = f"; it changes its inputs: {units.few(shown.changed, 3)}" if shown.changed else ""
     changed += f"; it gives {shown.gave} for {attempt.dtype}" if shown.gave else ""
     factor = f"; its output is {shown.factor} times ours" if shown.factor else ""
     return finding, exceeding + factor + changed
+
+
+def without_result(attempt: Attempt, shown: FormErrors) -> KernelFinding:
+    """The finding where a call raised: few kernels take any length and any number type."""
+    if shown.out_of_memory:
+        return KernelFinding.UNTRIED
+    special = attempt.inputs in (BFLOAT16, MASKED, VIEWS) or attempt.batch == 1
+    return KernelFinding.REFUSED if special or attempt.tokens % 512 else KernelFinding.FAILED
 
 
 def judged(error: float, allowed: float, half: float) -> KernelFinding:
@@ -372,36 +379,30 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     # of a function the default form is the rival; of that form, the equations as written
     rival = "eager" if trial.form == comparing.default and not claims else comparing.default
     ours = comparing.errors_of_form(rival, inputs, core, errors_of)
-    first = next(iter(inputs.values()))
-    errors = dict[str, float]()
-    reason = ""
-    gave = ""
-    factor = ""
-    out_of_memory = False
     if claims:
-        module.watched = []
         module.views = attempt.inputs == VIEWS
-    try:
-        result = comparing.evaluated(module, inputs)
-        errors = errors_of(result)
-        if claims and attempt.gradients:
-            errors |= only_without(comparing, module, inputs, errors_of, errors)
-        factor = constant_factor(result.output, expected.output, int(first.shape[-1]))
-    except Exception as error:  # a user's function raises anything
-        raise_device_failure()
-        errors = {}
-        reason = one_line(error)
-        out_of_memory = is_out_of_memory(error)
-    if claims and module.gave not in (None, comparing.dtype):
-        gave = str(module.gave).removeprefix("torch.")
+    outcome = called(comparing, module, inputs)
+    errors = dict[str, float]()
+    factor = ""
+    if outcome.values is not None:
+        with raised(outcome):
+            errors = errors_of(outcome.values)
+            width = int(next(iter(inputs.values())).shape[-1])
+            factor = constant_factor(outcome.values.output, expected.output, width)
+    if errors and claims and attempt.gradients:
+        plain = called(comparing, module, inputs, backward=False)
+        if plain.values is not None:
+            with raised(plain):
+                errors |= larger_without(errors_of(plain.values), errors)
+        outcome = outcome.with_plain(plain)
     shown = FormErrors(
         errors=errors,
         ours=ours,
         summing={},
-        reason=reason,
-        out_of_memory=out_of_memory,
-        gave=gave,
-        changed=module.overwritten if claims else (),
+        reason=outcome.reason,
+        out_of_memory=outcome.out_of_memory,
+        gave=outcome.gave,
+        changed=outcome.changed,
         factor=factor,
         reference=reference,
         head_width=head_width(comparing, comparing.w),
@@ -409,24 +410,76 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     return explained(comparing, shown, inputs, core, errors_of)
 
 
-def only_without(
-    comparing: Comparing,
-    module: Any,
-    inputs: Mapping[str, Tensor],
-    errors_of: Callable[[Values], dict[str, float]],
-    errors: Mapping[str, float],
-) -> dict[str, float]:
-    """Errors of a call without gradients that are larger than those of the call with them.
+@dataclass
+class Called:
+    """What one call of a form gave: its values, or the reason why there are none.
+
+    `out_of_memory`: whether that reason is a lack of memory. `gave`: the number type of the output,
+    where that is not the one of the inputs. `changed`: the names of what it was given and changed.
+    """
+
+    values: Values | None = None
+    reason: str = ""
+    out_of_memory: bool = False
+    gave: str = ""
+    changed: tuple[str, ...] = ()
+
+    def with_plain(self, plain: "Called") -> "Called":
+        """This outcome of a call with gradients, with what a call without them adds to it."""
+        return replace(
+            self,
+            reason=f"without gradients: {plain.reason}" if plain.reason else "",
+            out_of_memory=plain.out_of_memory,
+            gave=self.gave or plain.gave,
+            changed=tuple(dict.fromkeys((*self.changed, *plain.changed))),
+        )
+
+
+@contextmanager
+def raised(outcome: Called) -> Iterator[None]:
+    """Keep what is raised meanwhile, in one line; a user's function raises anything.
+
+    Raises `DeviceFailed` where it broke the GPU.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise_device_failure()
+        outcome.reason = one_line(error)
+        outcome.out_of_memory = is_out_of_memory(error)
+
+
+def called(
+    comparing: Comparing, module: Any, inputs: Mapping[str, Tensor], backward: bool | None = None
+) -> Called:
+    """What a form gives for its inputs.
+
+    comparing: the attempt.
+    module: the form; of a function, what it changes is watched.
+    inputs: its tensors, by name.
+    backward: whether it is called for gradients; None: where the attempt asks for them.
+    """
+    outcome = Called()
+    claims = comparing.trial.card.mechanism is not None
+    if claims:
+        module.watched = []
+    with raised(outcome):
+        outcome.values = comparing.evaluated(module, inputs, backward=backward)
+    if claims:
+        if module.gave not in (None, comparing.dtype):
+            outcome.gave = str(module.gave).removeprefix("torch.")
+        with raised(outcome):
+            outcome.changed = module.overwritten
+        module.watched = None
+    return outcome
+
+
+def larger_without(without: Mapping[str, float], errors: Mapping[str, float]) -> dict[str, float]:
+    """Errors of a call `without` gradients that are larger than those of the call with them.
 
     A function may take another path there, which is the one that inference is timed with. Each has
     a name that says so.
-
-    module: the function as a form.
-    inputs: its tensors.
-    errors_of: errors by name, of values.
-    errors: those of the call with gradients, by name.
     """
-    without = errors_of(comparing.evaluated(module, inputs, backward=False))
     larger = {name: error for name, error in without.items() if error > errors.get(name, 0.0)}
     return {f"{name}{WITHOUT}": error for name, error in larger.items()}
 

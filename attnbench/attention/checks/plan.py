@@ -23,7 +23,8 @@ OTHER_HEADS = 8  # of which a quarter are two heads of keys, of four each
 GROUPS = "kv_heads"
 GROUPED = ((2, 6), (1, 4))
 PADDED = 100  # tokens of a masked attempt
-BATCHES = 3  # its sequences
+MASK_LENGTHS = (PADDED, TOKENS)  # an odd length, and whole blocks, which are all that some take
+BATCHES = 3  # sequences of a masked attempt
 REPEATED = 72  # tokens of the call that is repeated, and of no other
 
 
@@ -120,12 +121,9 @@ def short(usual: Attempt) -> Iterator[Attempt]:
 
 
 def masked(usual: Attempt, sizes: RaceSizes) -> Iterator[Attempt]:
-    """Padding at the beginning and at the end, for a function that takes a mask.
-
-    At an odd length, and at whole blocks, which are all that some kernels take.
-    """
+    """Padding at the beginning and at the end, for a function that takes a mask."""
     if sizes.mask:
-        for tokens in (PADDED, TOKENS):
+        for tokens in MASK_LENGTHS:
             yield replace(usual, inputs=MASKED, tokens=tokens, batch=BATCHES, masked=True)
 
 

@@ -17,6 +17,8 @@ from attnbench.records import MISSING, messages, units
 
 FIND_TIMEOUT_S = 120.0  # to import a module, or to collect all tests
 
+LOADED = ("conftest.py", "__init__.py", "pytest.ini", ".pytest.ini")  # by pytest itself
+
 FOLDER = re.compile(r"(?:[^/]+/)*?(?:tests?|benchmarks?)(?=/)")
 FILE = re.compile(r"(?:.*/)?(?:(?:test|bench|benchmark)_[^/]*|[^/]*_(?:test|bench|benchmark))\.py")
 
@@ -44,16 +46,19 @@ def to_lay_over(
 
 
 def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
-    """Copy these files from head's tree to base's, and remove there what head has no more.
+    """Copy these files from head's tree to base's, and remove there what pytest would still load.
 
-    A `conftest.py` or a module of helpers that stays on base alone would be a change of the tests.
-    Returned: a sentence on those that were copied or removed, if any.
+    A `conftest.py` that stays on base alone would be a change of its tests; other files that head
+    has no more do nothing unless base's own code imports them. Returned: a sentence on those that
+    were copied or removed, if any.
     """
     copied = [path for path in paths if copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])]
     removed = [
         path
         for path in paths
-        if not os.path.lexists(trees[HEAD] / path) and remove(trees[BASE] / path, trees[BASE])
+        if Path(path).name in LOADED
+        and not os.path.lexists(trees[HEAD] / path)
+        and remove(trees[BASE] / path, trees[BASE])
     ]
     texts = []
     if copied:

@@ -149,7 +149,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         PREPARE_OPTION,
         metavar="COMMAND",
-        help="Run in both trees first, to build what git ignores: 'pip install -e .'.",
+        help="Run in both trees before they are compared, to build what git ignores:"
+        " 'pip install -e .'.",
     )
     group.addoption(
         STRICT_OPTION,

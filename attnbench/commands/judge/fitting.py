@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnbench.attention import Card
 from attnbench.attention.arguments import MASKS
@@ -12,12 +12,11 @@ from attnbench.attention.checks.panel import A_ROW, OUTPUT, row
 from attnbench.attention.checks.plan import (
     BATCHES,
     HEAD_WIDTHS,
-    PADDED,
+    MASK_LENGTHS,
     RaceSizes,
     attempts,
     modes_of,
 )
-from attnbench.attention.checks.plan import TOKENS as BLOCKS
 from attnbench.attention.checks.stress import MASKED, USUAL
 from attnbench.attention.checks.trial import NotApplicable, Trial, causal_values
 from attnbench.attention.contract import Unusable
@@ -62,11 +61,7 @@ def fit_kernel(
     module: Any = best.build(best.workload(TOKENS))
     takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
     modes = modes_of(card, takes_causal, causal) or (best.causal,)
-    parameter = module.binding.mask if hasattr(best.config, "mask_as") else ""
-    meaning = mask_meaning(best, parameter, dtype, modes[0]) if parameter else ""
-    untaken_parameters = list(module.binding.untaken)
-    if card.causality is Causality.OPTIONAL and not takes_causal:
-        untaken_parameters.append(CAUSAL[0])
+    mask = found_mask(best, module.binding.mask, dtype, modes[0])
     sizes = RaceSizes(
         width=best.width,
         heads=best.heads,
@@ -74,20 +69,19 @@ def fit_kernel(
         modes=modes,
         lengths=lengths,
         taken=frozenset(module.accepted),
-        mask=bool(parameter),
+        mask=bool(mask.parameter),
         padded=padded,
     )
-    conventions: dict[str, Option] = {"mask_as": meaning} if meaning else {}
-    settled = dict(card.options(replace(best.config, **conventions)))
+    settled = dict(card.options(replace(best.config, **mask.conventions)))
     return Kernel(
         form=form,
         options={**settled, "axes": best.config.axes},
         ways={way_text(each): error for error, each, _ in ways},
         taken=tuple(module.binding.parameters.values()),
-        untaken=tuple(untaken_parameters),
+        untaken=untaken_parameters(card, module),
         modes=modes,
-        mask=f"{parameter} ({meaning})" if meaning else "",
-        uncompared_mask="" if meaning else parameter,
+        mask=f"{mask.parameter} ({mask.meaning})" if mask.meaning else "",
+        uncompared_mask="" if mask.meaning else mask.parameter,
         width=best.width,
         heads=best.heads,
         head_width=module.head_width,
@@ -189,20 +183,43 @@ def try_way(trial: Trial, dtype: str, tokens: int = TOKENS, masked: bool = False
     return max(result.errors[name] for name in (OUTPUT, A_ROW)), trial, ""
 
 
-def mask_meaning(trial: Trial, parameter: str, dtype: str, causal: bool) -> str:
+def untaken_parameters(card: Card, module: Any) -> tuple[str, ...]:
+    """What the mechanism has and the function does not take: tensors, and whether it is causal."""
+    takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
+    untold = card.causality is Causality.OPTIONAL and not takes_causal
+    return (*module.binding.untaken, *((CAUSAL[0],) if untold else ()))
+
+
+class FoundMask(NamedTuple):
+    """The parameter of a function for a mask, and what a mask means there.
+
+    Both are empty where it takes none; the meaning alone where every call with one raised.
+    """
+
+    parameter: str
+    meaning: str
+
+    @property
+    def conventions(self) -> dict[str, Option]:
+        """The meaning as an option of the function's form."""
+        return {"mask_as": self.meaning} if self.meaning else {}
+
+
+def found_mask(trial: Trial, parameter: str, dtype: str, causal: bool) -> FoundMask:
     """What a mask means, of what is usual for its name: that by which the function errs least.
 
-    At whole blocks of tokens where it takes no odd length. Empty where it takes no mask at either,
-    so that nothing was compared; what someone gave is kept.
+    At whole blocks of tokens where it takes no odd length; what someone gave is the only one tried.
 
     trial: the function, called in its best way.
-    parameter: the name of its mask.
+    parameter: the name of its mask; empty where it takes none.
     dtype: the number type of its inputs.
     causal: the mode to try it in.
     """
+    if not parameter or not hasattr(trial.config, "mask_as"):
+        return FoundMask("", "")
     configured: str | None = trial.config.mask_as
     meanings = (configured,) if configured else MASKS[parameter]
-    for tokens in (PADDED, BLOCKS):
+    for tokens in MASK_LENGTHS:
         errors = list[tuple[float, str]]()
         for meaning in meanings:
             way = replace(trial, config=replace(trial.config, mask_as=meaning), causal=causal)
@@ -212,8 +229,8 @@ def mask_meaning(trial: Trial, parameter: str, dtype: str, causal: bool) -> str:
         # one that passes wins by its place: a mask may be given as numbers to add, or as booleans
         agreeing = (meaning for error, meaning in errors if error < AGREES)
         if errors:
-            return next(agreeing, min(errors)[1])
-    return ""
+            return FoundMask(parameter, next(agreeing, min(errors)[1]))
+    return FoundMask(parameter, "")
 
 
 def unusable_text(ways: list[Way]) -> str:

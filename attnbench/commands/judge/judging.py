@@ -536,7 +536,11 @@ def with_lost_gradients(rows: tuple[PanelRow, ...]) -> tuple[PanelRow, ...]:
     graded = [row.attempt for row in rows if row.compares_gradients]
     if not graded:
         return rows
-    reason = f"no gradients, which it gives at N = {units.count(graded[0].tokens)}"
+    first = graded[0]
+    mode = ", causal" if first.causal else ""
+    reason = (
+        f"no gradients, which it gives {first.inputs}{mode}, at N = {units.count(first.tokens)}"
+    )
     return tuple(
         replace(row, finding=KernelFinding.WRONG, reason=reason) if loses_gradients(row) else row
         for row in rows

@@ -200,7 +200,7 @@ class Claimed(CoreAttention):
             given[self.binding.mask] = self.masking(mask, tensors)
         for name, value in given.items():
             if isinstance(value, Tensor):
-                self.watch(name, value.detach())
+                self.watch(name, value)
         output = self.function(**given)
         output = output[0] if isinstance(output, tuple) and output else output
         if not isinstance(output, Tensor):
@@ -211,12 +211,12 @@ class Claimed(CoreAttention):
     def watch(self, name: str, tensor: Tensor) -> None:
         """Keep a tensor that the function, or its backward pass, may read and not change."""
         if self.watched is not None:
-            self.watched.append((name, tensor, tensor.clone()))
+            self.watched.append((name, tensor, tensor.detach().clone()))
 
     @property
     def overwritten(self) -> tuple[str, ...]:
         """The names of the watched tensors that are not as they were."""
-        changed = (name for name, new, old in self.watched or () if not same(old, new))
+        changed = (name for name, new, old in self.watched or () if not same(old, new.detach()))
         return tuple(dict.fromkeys(changed))
 
     def masking(self, mask: Tensor | None, tensors: Mapping[str, Tensor]) -> Tensor | None:

@@ -5,6 +5,7 @@ and modules at once.
 """
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -137,7 +138,7 @@ def file_with_a_comma(text: str) -> str:
         path = f"{place}{found}".strip()
         kernels = KERNELS.fullmatch(path)
         for each in (path, kernels["path"] if kernels else ""):
-            if each and Path(each).is_file() and "," in each:
+            if "," in each and os.path.isfile(each):  # a text of any length
                 return each
     return ""
 

@@ -8,7 +8,8 @@ each costs the same, and otherwise the sizes of the column `pubmed`. `gpu` has t
 kernels are compared on GPUs: heads of 128 numbers in bfloat16, and 16,384 tokens a batch.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,8 +23,8 @@ from attnbench.mechanisms.catalogue.registry import (
     names,
     unknown_name_message,
 )
-from attnbench.records import Option, Selection
-from attnbench.records.selection import layers, parts, stack_of
+from attnbench.records import Option, Selection, selection
+from attnbench.records.selection import layers, stack_of
 
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
@@ -162,17 +163,34 @@ def listed(text: str, option: str) -> tuple[str, ...]:
     path has a comma, which divides the list.
     """
     try:
-        selections = tuple(map(with_module, parts(text, option)))
+        selections = tuple(map(with_module, selection.parts(text, option)))
         for part in selections:
             expand(part)
     except UsageError as error:
-        if file := file_with_a_comma(text):
-            raise UsageError(
-                f"{option}: {file!r} has a comma in its path, which divides mechanisms; rename it,"
-                " or give a link to it"
-            ) from error
+        refuse_comma(text, option, error)
         raise
+    if not all(os.path.isfile(path) for path in files_of(selections)):
+        refuse_comma(text, option)
     return selections
+
+
+def files_of(selections: Iterable[str]) -> Iterator[str]:
+    """The paths of files among parts of `--models`: of modules, and of kernels of a mechanism."""
+    for part in selections:
+        name = Selection.read(part).name
+        if ".py:" in name and not layers(name):
+            yield name.rpartition(":")[0]
+        elif name.endswith(".py"):
+            yield name.partition(":")[2]
+
+
+def refuse_comma(text: str, option: str, cause: UsageError | None = None) -> None:
+    """Raises `UsageError` where a list of mechanisms names a file whose path has a comma."""
+    if file := file_with_a_comma(text):
+        raise UsageError(
+            f"{option}: {file!r} has a comma in its path, which divides mechanisms; rename it, or"
+            " give a link to it"
+        ) from cause
 
 
 def _filled(chosen: Selection, column: Preset | None) -> Selection:

@@ -418,6 +418,24 @@ def keys_zeroed_in_backward(q, k, v):
     return InPlace.apply(o, k.detach())
 
 
+def odd_lengths_wrong_and_refused_without_gradients(q, k, v):
+    if not torch.is_grad_enabled() and q.shape[2] % 64:
+        raise ValueError("N is no multiple of 64")
+    return lost_at_odd_lengths(q, k, v)
+
+
+def refused_without_gradients(q, k, v):
+    """Right, where it answers."""
+    if not torch.is_grad_enabled() and q.shape[2] % 64:
+        raise ValueError("N is no multiple of 64")
+    return sdpa(q, k, v)
+
+
+def wider_with_gradients(q, k, v):
+    o = sdpa(q, k, v)
+    return o.float() if torch.is_grad_enabled() else o
+
+
 def graph_lost_in_the_middle(q, k, v):
     o = sdpa(q, k, v)
     return o.detach() if q.shape[2] == 100 else o

@@ -177,11 +177,11 @@ def breaking(monkeypatch):
     fault = RuntimeError("CUDA error: an illegal memory access was encountered")
     evaluated, broken = Comparing.evaluated, []
 
-    def evaluate(self, module, tensors, core=None):
+    def evaluate(self, module, tensors, core=None, backward=None):
         if type(module).__name__ == "Sdpa" and module.query.weight.dtype is torch.float32:
             broken.append(module)
         synchronize()
-        return evaluated(self, module, tensors, core)
+        return evaluated(self, module, tensors, core, backward)
 
     def synchronize(device=None):
         if broken:
@@ -386,6 +386,23 @@ def test_an_error_of_calls_without_gradients_is_named_as_such():
     assert found.worst == "output without gradients"
     assert found.errors["output"] < 1e-5 < found.errors[found.worst]
     assert found.ours[found.worst] == found.ours["output"]
+
+
+def test_a_call_without_gradients_that_raises_hides_no_fault_of_the_one_with_them():
+    form = "odd_lengths_wrong_and_refused_without_gradients"
+    found = first_fault(T, "planted.py", form, **QUICK)
+    assert (found.finding, found.attempt.tokens) == (IMPRECISE, 1)
+    every = [*rows(T, "planted.py", "refused_without_gradients", **QUICK)]
+    refused = [each for each in every if each.finding is KernelFinding.REFUSED]
+    assert {each.attempt.tokens for each in refused if each.attempt.gradients} == {1, 17, 100}
+    assert all(each.passes for each in every)
+    assert any(each.reason.startswith("without gradients: ValueError: N is") for each in refused)
+
+
+def test_another_type_of_a_call_with_gradients_is_seen_beside_one_without():
+    found = first_fault(T, "planted.py", "wider_with_gradients", dtype="bfloat16", **QUICK)
+    assert found.finding is KernelFinding.OTHER_TYPE
+    assert found.reason == "float32 for bfloat16"
 
 
 def test_views_of_wider_tensors_are_stress_and_may_be_refused():

@@ -85,12 +85,15 @@ def test_what_was_laid_over_is_heads_and_is_said(trees):
 def test_what_head_lacks_is_removed_and_is_said(trees):
     for tree in trees.values():
         (tree / "tests/conftest.py").write_text("import time")
+        (tree / "tests/helpers.py").write_text("x = 1")
     (trees["head"] / "tests/conftest.py").unlink()
-    paths = ("tests/conftest.py", "tests/none.py")
+    (trees["head"] / "tests/helpers.py").unlink()
+    paths = ("tests/conftest.py", "tests/none.py", "tests/helpers.py")
     assert lay_over(paths, trees) == (
         "the benchmark itself differs: base ran without its tests/conftest.py, which head lacks",
     )
     assert not (trees["base"] / "tests/conftest.py").exists()
+    assert (trees["base"] / "tests/helpers.py").exists(), "base's own code may import it"
     (trees["base"] / "tests/conftest.py").write_text("import time")
     (said,) = lay_over(("tests/test_a.py", *paths), trees)
     assert said.endswith(

@@ -218,7 +218,7 @@ def test_what_git_ignores_is_built_on_both_sides_and_paths_are_no_names(shop):
 
 @pytest.mark.long
 def test_a_conftest_that_head_deletes_slows_base_no_more(shop):
-    """The fixture of every test that only base would run waits for longer than its test takes."""
+    """On base alone it would make what every test calls wait."""
     shop.write("tests/test_shop.py", PLAIN)
     shop.write("tests/conftest.py", "import time\n\nsum = lambda x: time.sleep(0.01)\n"
                "import builtins\nbuiltins.sum = sum\n")  # fmt: skip

@@ -66,7 +66,7 @@ def test_a_length_without_gradients_is_wrong_where_others_have_some():
     judged = with_lost_gradients((found(tokens=17), lost, unasked, untried))
     assert [row.passes for row in judged] == [True, False, True, True]
     assert judged[1].finding is KernelFinding.WRONG
-    assert judged[1].reason == "no gradients, which it gives at N = 17"
+    assert judged[1].reason == "no gradients, which it gives as usual, at N = 17"
     assert with_lost_gradients((lost, unasked)) == (lost, unasked), "it has no backward pass"
 
 

@@ -141,7 +141,7 @@ def test_what_a_function_changes_is_watched_and_its_type_is_kept():
     tensors = dict(zip("qkv", torch.randn(3, 2, 4, 12, 4), strict=True))
     form.watched = []
     form.called(tensors)
-    assert form.watched == ["k"]
+    assert form.overwritten == ("k",)
 
 
 def test_an_output_that_is_no_tensor_is_refused():
