@@ -110,11 +110,6 @@ class Scope:
         return self.lengths == self.of_sweep
 
     @property
-    def reaches_start(self) -> bool:
-        """Whether the shortest length of the sweep is among them."""
-        return self.lengths[:1] == self.of_sweep[:1]
-
-    @property
     def reaches_end(self) -> bool:
         """Whether the longest length of the sweep is among them."""
         return self.lengths[-1:] == self.of_sweep[-1:]
