@@ -379,12 +379,16 @@ def _limit(plan: ModePlan, lost: UnmeasuredLengths, timed: Sequence[int]) -> Con
 
 
 def exponents(plans: Sequence[ModePlan], fits: pd.DataFrame) -> Iterator[Conclusion]:
-    """With which power of N each cost of each series grows; `fits` are those of `scaling`."""
+    """With which power of N each cost of each series grows; `fits` are those of `scaling`.
+
+    They are of the cases that are `counted_in_full`.
+    """
     for plan in plans:
+        counted = counted_in_full(plan.cases)
         names = {*plan.cases["series"]}
         of_plan = fits[(fits["mode"] == plan.mode) & fits["series"].isin(names)]
         for fit in of_plan.to_dict("records"):
-            rows = plan.cases[plan.cases["series"] == fit["series"]]
+            rows = counted[counted["series"] == fit["series"]]
             measured = {*map(int, rows.loc[rows[fit["metric"]] > 0, "seq_len"])}
             yield _exponent(plan, fit, measured)
 
@@ -405,7 +409,7 @@ def _exponent(plan: ModePlan, fit: Mapping[Hashable, Any], measured: Collection[
         question=Question.EXPONENT,
         answer=answer,
         mode=plan.mode,
-        scope=plan.scope(n for n in measured if n >= fit["from_len"]),
+        scope=plan.scope(n for n in measured if fit["from_len"] <= n <= fit["to_len"]),
         basis=basis(quantity),
         series=(series,),
         value=Value(point=fit["exponent"], low=fit["low"], high=fit["high"]),

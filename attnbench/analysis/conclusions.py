@@ -5,8 +5,8 @@ which everything that it speaks of was measured, its `Basis` says whether the nu
 counted or predicted, and its `Answer` is one of a closed list. Every sentence, bold number and mark
 of a report is written from one, so that none says more than what was measured:
 
-- *all* and *never* need a scope that spans the sweep: at least `FEWEST` lengths, with the shortest
-  and the longest of the sweep in that mode. Otherwise the answer holds where it was measured.
+- *all* and *never* need a scope that spans the sweep: at least `FEWEST` lengths, and all of the
+  sweep in that mode. Otherwise the answer holds where it was measured.
 - A winner is the cheapest of the series that were measured at that length. What was `left_out`
   there, and may be cheaper, belongs to the conclusion.
 - What is not known has the option of a sweep that would decide it, if there is one.
@@ -102,12 +102,12 @@ class Scope:
     @property
     def spans(self) -> bool:
         """Whether *all* and *never* may be said of these lengths."""
-        return len(self.lengths) >= FEWEST and self.reaches_start and self.reaches_end
+        return len(self.lengths) >= FEWEST and self.is_whole
 
     @property
-    def reaches_start(self) -> bool:
-        """Whether the shortest length of the sweep is among them."""
-        return self.lengths[:1] == self.of_sweep[:1]
+    def is_whole(self) -> bool:
+        """Whether they are all lengths of the sweep."""
+        return self.lengths == self.of_sweep
 
     @property
     def reaches_end(self) -> bool:

@@ -8,6 +8,11 @@ the last four lengths give the slope, marked "still bending".
 
 Confidence intervals of time exponents follow from the rounds. Memory and FLOPs are exact, so their
 range is of the slopes between neighbouring lengths.
+
+What shows no bend may have one that noise hides: the interval of a bend is about seven times as
+wide as that of the slope, so that hardly any sweep shows a curve of times to be straight. The
+exponent is then that of the whole tail. What it may be at either end lies between `least` and
+`most`, those of a parabola with their intervals; only what these exclude is excluded.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -33,7 +38,7 @@ BEND = 0.1
 class Tail(StrEnum):
     """The shape of the long end of a curve."""
 
-    STRAIGHT = "straight"
+    STRAIGHT = "straight"  # as far as is shown
     BENDING = "still bending"
     SHORT = "too few lengths"
 
@@ -77,7 +82,8 @@ def pairs(cases: pd.DataFrame, ratios: Ratios | None = None) -> Iterator[Pair]:
 def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.DataFrame:
     """One row per series, mode and metric: the exponent, its confidence interval and its lengths.
 
-    Columns: series, mechanism, mode, metric, exponent, low, high, from_len, to_len, lengths, tail.
+    Columns: series, mechanism, mode, metric, exponent, low, high, from_len, to_len, lengths, tail;
+    least and most, between which the exponent lies at both ends of the tail.
     """
     rows = [
         (series, rows["mechanism"].iloc[0], mode, metric, *_exponent(cost_curve(rows, metric)))
@@ -85,7 +91,8 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
         for metric in metrics
     ]
     columns = ["series", "mechanism", "mode", "metric", "exponent", "low", "high"]
-    return pd.DataFrame(rows, columns=[*columns, "from_len", "to_len", "lengths", "tail"])
+    columns += ["from_len", "to_len", "lengths", "tail", "least", "most"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def speedups(
@@ -111,19 +118,25 @@ def speedups(
 
 
 def _exponent(curve: LogCurve) -> tuple[object, ...]:
-    """The exponent with its range, the first, last and number of its lengths, and its `Tail`."""
+    """The exponent with its range, the first, last and number of its lengths, and its `Tail`.
+
+    Then between which exponents both ends lie.
+    """
     if len(curve) < FEWEST:
-        return np.nan, np.nan, np.nan, *_extent(curve), str(Tail.SHORT)
+        return np.nan, np.nan, np.nan, *_extent(curve), str(Tail.SHORT), np.nan, np.nan
     suffixes = (curve[start:] for start in range(len(curve) - FEWEST + 1))
     straight = next((tail for tail in suffixes if _is_straight(tail)), None)
     tail = curve[-FEWEST:] if straight is None else straight
     slope, low, high = tail.coefficient(1)
+    least, most = tail.end_slopes
     if (tail.errors == 0).all():
         steps = np.diff(tail.logs) / np.diff(np.log(tail.lengths))
         low = float(steps.min())
         high = float(steps.max())
+        least = low
+        most = high
     shape = Tail.BENDING if straight is None else Tail.STRAIGHT
-    return slope, low, high, *_extent(tail), str(shape)
+    return slope, low, high, *_extent(tail), str(shape), least, most
 
 
 def _extent(curve: LogCurve) -> tuple[int, int, int]:

@@ -62,9 +62,9 @@ def complexity(cases: Frame, exponents: Sequence[Conclusion], cards: Sequence[Ca
         ],
         name="complexity",
         title="Complexity: printed, counted and measured",
-        note=f"Exponents are slopes of log cost per sequence on log N over the straight tail of the"
-        f" curve, with their 95 % confidence interval (time) or range (memory). {EXPONENTS} FLOPs"
-        f" are of the forward pass in the form that was measured. {SYMBOLS}",
+        note=f"Exponents are slopes of log cost per sequence on log N over the longest tail of the"
+        f" curve that shows no bend, with their 95 % confidence interval (time) or range (memory)."
+        f" {EXPONENTS} FLOPs are of the forward pass in the form that was measured. {SYMBOLS}",
     )
 
 

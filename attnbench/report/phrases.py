@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from attnbench.analysis import Answer, Conclusion, Value
+from attnbench.analysis import Answer, Conclusion, Scope, Value
 from attnbench.records import metrics, units
 from attnbench.report.grid import EMPTY, Cell, Column, Table, none_if_nan, number, table, words
 
@@ -15,8 +15,8 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
     """At which lengths a series is faster than another.
 
     `all`, `128 to 512`, `from 300 [256, 512]`, `from 300 [256, 512] to 8,192` where both were not
-    timed beyond, `slower at 128`, `up to 300 [256, 512]`, `slower from 512`, `slower from 512 to
-    8,192`, `never`, `not known`.
+    timed beyond, `slower at 128`, `up to 300 [256, 512]`, `from 128 up to 300 [256, 512]` where one
+    was not timed before, `slower from 512`, `slower from 512 to 8,192`, `never`, `not known`.
     """
     if conclusion is None:
         return EMPTY
@@ -30,7 +30,7 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
         case Answer.FROM:
             return Cell(f"from {length}{beyond}", *ends(value))
         case Answer.UP_TO:
-            return Cell(f"up to {length}")
+            return Cell(f"{_begin(scope, value)}up to {length}")
         case Answer.SLOWER_FROM:
             return Cell(f"slower from {high}{beyond}")
         case Answer.ALL:
@@ -42,6 +42,14 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
         case Answer.SLOWER_AT:
             return Cell(f"slower at {lengths}")
     return Cell(str(Answer.NOT_KNOWN))
+
+
+def _begin(scope: Scope, value: Value) -> str:
+    """`from 1,024 `: the first of the lengths up to a value of which none is missing, if one is."""
+    before = [n for n in scope.of_sweep if n <= value.low]
+    last_missing = max((n for n in before if n not in scope.lengths), default=0)
+    first = next((n for n in before if n > last_missing), 0)
+    return f"from {units.count(first)} " if last_missing else ""
 
 
 def ends(value: Value) -> tuple[float | None, float | None, float | None]:

@@ -57,9 +57,11 @@ def test_answers_without_a_length(logs, errors, answer):
     assert (found, known(value)) == (answer, {})
 
 
-@pytest.mark.parametrize("measured", [LENGTHS[:1], LENGTHS[:2], LENGTHS[1:], LENGTHS[:-1]])
+@pytest.mark.parametrize(
+    "measured", [LENGTHS[:1], LENGTHS[:2], LENGTHS[1:], LENGTHS[:-1], LENGTHS[[0, 1, -1]]]
+)
 @pytest.mark.parametrize(("sign", "answer"), [(-1, Answer.FASTER_AT), (1, Answer.SLOWER_AT)])
-def test_always_and_never_need_three_lengths_and_both_ends_of_the_sweep(measured, sign, answer):
+def test_always_and_never_need_three_lengths_and_every_length_of_the_sweep(measured, sign, answer):
     errors = np.full(len(measured), 0.1)
     logs = np.full(len(measured), float(sign))
     assert crossing(measured, logs, errors, 40, of_sweep=LENGTHS)[0] is answer

@@ -22,6 +22,7 @@ from attnbench.commands.recommend.analysis import recommend, recommendations
 from attnbench.records import Cause, Mode, Outcome, Part
 from attnbench.records.metrics import MEMORY, STATE, TIME
 from attnbench.report.answers import answer, sentences
+from attnbench.report.growth_tables import exponent
 from attnbench.report.names import with_labels
 from attnbench.report.page import report_tables
 from attnbench.report.styles import SUSPECT
@@ -68,8 +69,7 @@ def test_conclusions_of_any_sweep_speak_of_what_was_measured_alone(whole):
             assert {*one.scope.lengths} <= lengths_of(cases, one, series)
         if one.answer in (Answer.ALL, Answer.NEVER):
             assert len(one.scope.lengths) >= 3
-            assert one.scope.lengths[0] == min(one.scope.of_sweep)
-            assert one.scope.lengths[-1] == max(one.scope.of_sweep)
+            assert one.scope.lengths == one.scope.of_sweep
         if one.question in COSTS:
             assert not {*one.series, *one.against} & {*suspects}
             assert len(one.best) == 0 or one.measured >= 2
@@ -288,3 +288,21 @@ def test_modes_are_concluded_apart():
     whole = sweep(("fastformer", "transformer"), **QUIET)
     for mode in (Mode.TRAINING, Mode.INFERENCE):
         assert {one.mode for one in conclude(whole, Question.FASTEST, str(mode))} == {str(mode)}
+
+
+def test_an_exponent_of_memory_is_not_of_peaks_that_miss_memory():
+    """Of five lengths: neither one in between nor one beyond is among those of the exponent."""
+    lengths = (128, 256, 512, 1024, 2048, 4096, 8192)
+    whole = sweep(("fastformer",), **QUIET | {"lengths": lengths, "modes": (Mode.INFERENCE,)})
+    missed = {p.case.key for p in whole.plan if p.case.workload.seq_len in (512, 8192)}
+    notes = {"uncounted": "arrays of numpy"}
+    analysis = analyse(
+        altered(whole, lambda run: replace(run, notes=notes) if run.case in missed else run)
+    )
+    memory, time = (
+        next(one for one in analysis.about(Question.EXPONENT) if one.quantity == quantity)
+        for quantity in (MEMORY, TIME)
+    )
+    assert memory.scope.lengths == (128, 256, 1024, 2048, 4096)
+    assert time.scope.lengths == lengths
+    assert exponent(memory).text.endswith(" (128 to 256 and 1,024 to 4,096)")

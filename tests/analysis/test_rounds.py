@@ -17,7 +17,14 @@ from attnbench.analysis.statistics.ratios import (
     so_far,
 )
 from attnbench.records import Origin, Outcome, Part, Run, Sample, Shard
-from tests.benchmarks.coverage import ONE_LAYOUT, SITUATIONS, UNSTEADY, simulated, stopped
+from tests.benchmarks.coverage import (
+    ONE_LAYOUT,
+    SITUATIONS,
+    UNSTEADY,
+    simulated,
+    stopped,
+    until_decided,
+)
 
 SAMPLE = Sample(1, 1.0, 1.0, None, 1.0, 0.0, 0.0, 0)
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
@@ -182,6 +189,17 @@ def test_stopping_at_a_precision_keeps_the_coverage(name: str):
     held, _, rounds, _ = stopped(SITUATIONS[name], 2, 0.7, sweeps=200)
     assert 4 <= rounds.min() < rounds.mean() < 12
     assert 0.925 < held.mean() < 0.975
+
+
+@pytest.mark.parametrize(
+    ("truth", "least"),
+    [(1.3, 0.925), (1.0, 0.925), (1.1, 0.87)],
+)
+def test_stopping_where_a_ratio_is_decided_costs_coverage_at_the_edge_alone(truth, least):
+    held, _, rounds, mean = until_decided(SITUATIONS[USUAL], truth, sweeps=150)
+    assert rounds.min() == 3 or truth == 1.0
+    assert least < held.mean() < 0.975
+    assert mean == pytest.approx(truth, rel=0.02)
 
 
 def test_where_precision_ended_a_block_the_degrees_of_freedom_are_those_of_the_first_rounds():

@@ -91,3 +91,18 @@ def test_softmax_attention_tends_to_the_square_and_the_others_do_not():
     fits = scaling(summary(sweep())).set_index(["mechanism", "mode", "metric"])["exponent"]
     assert fits["transformer", "inference", "time_s"] > 1.7
     assert fits["fastformer", "inference", "time_s"] == pytest.approx(1, abs=0.05)
+
+
+def test_the_slopes_at_both_ends_lie_between_least_and_most():
+    """A bend of 0.2 from the first to the last length, which noise hides in most sweeps."""
+    bend = 0.2 / (2 * np.log(2**9))
+    held = []
+    for seed in range(60):
+        fit = scaling(curve(1.0, 0.05, seed, bend), ("time_s",)).iloc[0]
+        first, last = (1.0 + 2 * bend * np.log(fit[end] / 128) for end in ("from_len", "to_len"))
+        held.append(fit["least"] <= first and last <= fit["most"])
+        assert fit["least"] < fit["exponent"] < fit["most"]
+    assert np.mean(held) > 0.88
+    exact = scaling(curve(1.0), ("flops",)).iloc[0]
+    assert (exact["least"], exact["most"]) == (exact["low"], exact["high"])
+    assert np.isnan(scaling(curve(1.0)[:3], ("time_s",)).iloc[0]["least"])

@@ -31,6 +31,11 @@ Coverage is given with its standard error; the half-width is the median over swe
 A second table is of sweeps that stop: a block is no longer repeated once all its ratios are known
 to the precision, and has at most 12 rounds. The precision is 80, 60 or 40 % of the half-width of
 the widest ratio after three rounds. Stopped is the share of blocks that ended before round 12.
+
+A third table is of sweeps that stop by the ratio itself: of two series, of which the first takes
+1 to 1.3 times as long, a block is no longer repeated once the interval of its ratio has nothing
+within 10 % of 1, from three rounds on, and has at most 12. Mean ratio is the geometric mean of
+what these sweeps give for the true ratio. At 1 and at 1.1 nothing should be decided.
 """
 
 import argparse
@@ -41,13 +46,15 @@ import numpy as np
 
 from attnbench.analysis.statistics.estimate import half_widths
 from attnbench.analysis.statistics.laps import deviations, estimated_slope
-from attnbench.analysis.statistics.ratios import certainties, final, means
+from attnbench.analysis.statistics.ratios import DECIDED, certainties, final, means
 from attnbench.records import LEAST_ROUNDS
+from attnbench.running.order import WANTED
 from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS, MOST = 8, 6, 12
 UNSTEADY, ONE_LAYOUT = "one unsteady", "one layout"
 LAP = 0.02  # standard deviation of a lap
+TRUE_RATIOS = (1.0, 1.1, 1.15, 1.3)
 AT_ONCE = 200  # sweeps simulated together, so that the arrays stay small
 
 
@@ -117,6 +124,7 @@ def main():
                     cell = cells(held[..., first], half[..., first])
                     print(f"| ratios of that series | {sizes} | {cell} |")
     stopping(asked.sweeps // 10)
+    deciding(asked.sweeps // 10)
 
 
 def stopping(sweeps):
@@ -152,6 +160,43 @@ def stopped(situation, series, share, sweeps, seed=0):
         halves.append(half)
         rounds.append(estimated.rounds[:, 0])
     return np.array(held), np.array(halves), np.array(rounds), precision
+
+
+def deciding(sweeps):
+    """Print the coverage of sweeps whose blocks stop once their ratio is decided."""
+    print("\n| situation | ratio | decided | rounds | mean ratio | coverage | median half-width |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name in ("drift", "processes", "layouts", "all"):
+        for truth in TRUE_RATIOS:
+            held, half, rounds, mean = until_decided(SITUATIONS[name], truth, sweeps)
+            early = f"{(rounds < MOST).mean():.0%} | {rounds.mean():.1f} | {mean:.3f}"
+            print(f"| {name} | {truth} | {early} | {cells(held, half)} |", flush=True)
+
+
+def until_decided(situation, truth, sweeps, seed=0):
+    """Of two series with this true ratio, whose blocks stop once it is decided.
+
+    Whether intervals contain the truth, half-widths, rounds [sweeps, blocks], and the mean ratio.
+    """
+    rng = np.random.default_rng([seed, 2, MOST])
+    logs, pairs = ratios(situation, 2, MOST, sweeps, rng)
+    held, halves, rounds, found = [], [], [], []
+    for sweep in logs + np.log(truth):
+        seen = np.full_like(sweep, np.nan)
+        going = np.ones((BLOCKS, 1), bool)
+        for round_ in range(MOST):
+            seen[..., round_] = np.where(going, sweep[..., round_], np.nan)
+            if round_ + 1 >= WANTED:
+                so_far = means(seen, pairs, LEAST_ROUNDS)
+                half = half_widths(so_far.se, so_far.df)
+                going &= ~(np.abs(so_far.log) - half > DECIDED)
+        estimated = final(seen, pairs, None)
+        half = half_widths(estimated.se, estimated.df)
+        held.append(np.abs(estimated.log - np.log(truth)) <= half)
+        halves.append(half)
+        rounds.append(estimated.rounds[:, 0])
+        found.append(estimated.log.mean())
+    return np.array(held), np.array(halves), np.array(rounds), float(np.exp(np.mean(found)))
 
 
 def cells(held, half):

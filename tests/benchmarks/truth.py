@@ -158,12 +158,11 @@ class Judge:
             yield from self.no_limit(conclusion)
 
     def overreaching(self, conclusion):
-        """Whether *always* or *never* rests on too few lengths, or not on the ends of the sweep."""
+        """Whether *always* or *never* rests on too few lengths, or not on all of the sweep."""
         lengths, mode = conclusion.scope.lengths, Mode(conclusion.mode)
         both = (*conclusion.series, *conclusion.against)
         common = {n for n in self.world.lengths if all((mode, s, n) in self.times for s in both)}
-        ends = {min(self.world.lengths), max(self.world.lengths)}
-        if len(common & {*lengths}) < 3 or not ends <= common & {*lengths}:
+        if len(common) < 3 or not {*lengths} == common == {*self.world.lengths}:
             yield "says of all lengths what few showed"
 
     def among_survivors(self, conclusion, known):

@@ -149,6 +149,8 @@ def actually(judge_, check, found):
         # B is the faster for good after the last length at which it is not
         least = max(late, default=0)
         most = min((n for n in lengths if n > least), default=float("inf"))
+        if found.conclusion.answer is Answer.REPRODUCED and not above[-1]:
+            return False  # it was not seen to cross
         return check.value.low <= most and least <= check.value.high
     within = [check.value.low <= ratio(n) <= check.value.high for n in lengths]
     return all(within)

@@ -23,6 +23,12 @@ from tests.report.pairs import BOTH, SWEEP, pair
         (pair("a", "b", Answer.FROM, SWEEP[:3], **BOTH), "from 300 [256, 512] to 512", 300.0),
         (pair("a", "b", Answer.FROM, high=256.0), "from ≤ 256", None),
         (pair("a", "b", Answer.UP_TO, **BOTH), "up to 300 [256, 512]", None),
+        (pair("a", "b", Answer.UP_TO, SWEEP[1:], **BOTH), "from 256 up to 300 [256, 512]", None),
+        (
+            pair("a", "b", Answer.UP_TO, (128, 512, 1024), point=700.0, low=512.0, high=1024.0),
+            "from 512 up to 700 [512, 1,024]",
+            None,
+        ),
         (pair("a", "b", Answer.SLOWER_FROM, high=512.0), "slower from 512", None),
         (
             pair("a", "b", Answer.SLOWER_FROM, SWEEP[:3], high=256.0),

@@ -95,7 +95,23 @@ class LogCurve:
         an error that follows from theirs.
         """
         x = np.log(self.lengths)
-        weights = np.linalg.pinv(np.vander(x - x.mean(), degree + 1))[0]
+        return self._sum(np.linalg.pinv(np.vander(x - x.mean(), degree + 1))[0])
+
+    @property
+    def end_slopes(self) -> tuple[float, float]:
+        """Between which the exponent of N lies at the first and at the last length.
+
+        Both slopes are those of a least-squares parabola in log N, and their 95 % intervals lie
+        within.
+        """
+        x = np.log(self.lengths)
+        x = x - x.mean()
+        bend, slope, _ = np.linalg.pinv(np.vander(x, 3))
+        (_, *first), (_, *last) = (self._sum(slope + 2 * end * bend) for end in x[[0, -1]])
+        return min(first[0], last[0]), max(first[1], last[1])
+
+    def _sum(self, weights: Array) -> tuple[float, float, float]:
+        """The sum of the logarithms with these weights, with its 95 % interval."""
         error = float(np.sqrt(weights**2 @ self.errors**2))
         # fmin ignores lengths without degrees of freedom: their errors are NaN, or taken as 0
         half = float(half_widths(error, np.fmin.reduce(self.df)))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attnbench.commands.check.finding import CheckAnswer, CheckQuestion, CheckReport, Finding
+from attnbench.commands.check.rule import MAX_USABLE_LIMIT
 from attnbench.errors import clean
 from attnbench.records import metrics, units
 from attnbench.report import grid, markdown, phrases
@@ -183,6 +184,7 @@ def method(report: CheckReport) -> Iterator[str]:
     plan = conditions.plan
     most_pairs = plan.looks[0]
     ignored = units.percent(plan.threshold)
+    on_average = max(plan.threshold, MAX_USABLE_LIMIT)
     if any(finding.question is CheckQuestion.COUNTS for finding in report.findings):
         sizes = f"c = {units.count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
         yield f"Counts, outputs and gradients are those at {sizes}, {plan.dtype}."
@@ -190,8 +192,9 @@ def method(report: CheckReport) -> Iterator[str]:
         yield (
             f"Timed by {conditions.clock} in up to {most_pairs} pairs of fresh processes, and in"
             f" up to {plan.most - most_pairs} more where that leaves doubt; changes below"
-            f" {ignored} are ignored; base and base differed by up to"
-            f" {units.percent(conditions.worst_floor)}."
+            f" {ignored} are ignored, and below the limit that a case states where its noise hides"
+            f" more; of the mean of all calls those below {units.percent(on_average)}; base and"
+            f" base differed by up to {units.percent(conditions.worst_floor)}."
         )
     yield f"The check took {units.seconds(conditions.elapsed_s)}."
 

@@ -14,6 +14,9 @@ and the effect exceeds the threshold and twice the noise floor, which is base ag
 same pairs. It is called only if a second look in fresh processes confirms it, with Benjamini and
 Hochberg's rule over all p-values of second looks, or if the interval lies beyond three times the
 threshold and a second look was too short to decide.
+
+`Same` excludes a change that counts: beyond the threshold, or beyond twice the noise floor where
+that is more, which the reason says; and of the average call beyond `MAX_USABLE_LIMIT`.
 """
 
 import math
@@ -172,6 +175,13 @@ class View:
         interval = effect(logs, level)
         return -limit <= interval.low and interval.high <= limit
 
+    @property
+    def allowance(self) -> str:
+        """What is ignored of this case beyond the threshold, in words; empty where nothing is."""
+        if self.limit <= math.log1p(self.threshold):
+            return ""
+        return f"its noise hides changes below {percent(math.expm1(self.limit))}"
+
     def ruling(self, shown: Effect, reason: str = "", verdict: Verdict | None = None) -> Ruling:
         """This statistic as the one behind a verdict; without one, head is slower or faster."""
         about = "on average over all calls" if self.statistic is Statistic.AVERAGE else ""
@@ -279,4 +289,5 @@ def _ruling(views: Sequence[View], called: Sequence[View]) -> Ruling:
         if not view.is_same(logs):
             effect_so_far = effect(logs) if len(logs) >= FEWEST else view.first_change
             return view.ruling(effect_so_far, view.doubt, Verdict.UNSURE)
-    return views[0].ruling(effect(views[0].deciding_logs), verdict=Verdict.SAME)
+    typical = views[0]
+    return typical.ruling(effect(typical.deciding_logs), typical.allowance, Verdict.SAME)

@@ -3,9 +3,13 @@
 A claim is reproduced only if the whole interval lies where the claim says, and contradicted only if
 all of it lies elsewhere; what only counts show is true of exact counts. Everything else is not
 known, with the options of a sweep that would decide it. Costs are per sequence.
+
+Peaks decide nothing where one misses memory, where one is of a prompt and another of a filled
+state, or within the tolerance in which they tie. A crossing that was not seen is never reproduced,
+nor is the power of a curve of times that bends.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, inf, nan
@@ -13,6 +17,7 @@ from math import exp, inf, nan
 from attnbench.analysis import (
     Analysis,
     Answer,
+    Basis,
     Conclusion,
     Frame,
     IntervalKind,
@@ -27,10 +32,11 @@ from attnbench.analysis.scaling import Tail, scaling
 from attnbench.analysis.statistics.curves import LogCurve, cost_curve
 from attnbench.commands.claims.claim import Check, Claim, Range
 from attnbench.records import PASSES, Selection, metrics, units
-from attnbench.report import grid
+from attnbench.report import grid, phrases
 
 # of the answers to the checks of a claim the last of these decides
 ORDER = (Answer.REPRODUCED, Answer.COUNTED, Answer.NOT_KNOWN, Answer.CONTRADICTED)
+FILLED = "a filled state lacks the peak of a prompt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,20 +189,66 @@ def _of_block(
     """
     if check.predicate == "exponent":
         for rows in a:
-            question = ClaimCheck(check=check, plan=plan, a=str(rows["series"].iloc[0]))
-            yield _exponent(question, rows)
+            yield _exponent(ClaimCheck(check=check, plan=plan, a=_name(rows)), rows)
     judged = _crossover if check.predicate == "crossover" else _ratios
-    pairs = [
-        (
-            ClaimCheck(
-                check=check, plan=plan, a=str(x["series"].iloc[0]), b=str(y["series"].iloc[0])
-            ),
-            _log_ratio(analysis, check, x, y),
-        )
-        for x, y in product(a, b)
-    ]
+    pairs = list[tuple[ClaimCheck, LogCurve]]()
+    for x, y in product(a, b):
+        question = ClaimCheck(check=check, plan=plan, a=_name(x), b=_name(y))
+        curve = _log_ratio(analysis, check, x, y)
+        meant = check.lengths.among(curve.whole)
+        unlike = {n: why for n, why in _unlike(check, x, y).items() if n in meant}
+        yield from _not_compared(question, unlike)
+        if unlike:
+            curve = curve.at(n for n in meant if n not in unlike)
+        if len(curve) or not unlike:
+            pairs.append((question, curve))
     for question, curve in sorted(pairs, key=lambda pair: -max(pair[1].high, default=inf)):
         yield from judged(question, curve)
+
+
+def _name(rows: Frame) -> str:
+    """The name of the series of these rows of the summary."""
+    return str(rows["series"].iloc[0])
+
+
+def _unlike(check: Check, a: Frame, b: Frame) -> dict[int, str]:
+    """Why the peaks of two series cannot be compared, by length; other quantities always can."""
+    if check.quantity != metrics.MEMORY:
+        return {}
+    filled = [rows.set_index("seq_len")["filled"] for rows in (a, b)]
+    common = filled[0].index.intersection(filled[1].index)
+    apart = [int(n) for n in common if filled[0][n] != filled[1][n]]
+    return {**_missed(a), **_missed(b), **dict.fromkeys(apart, FILLED)}
+
+
+def _unlike_along(check: Check, cases: Frame) -> dict[int, str]:
+    """Why peaks of one series cannot be compared along its lengths, by length."""
+    if check.quantity != metrics.MEMORY:
+        return {}
+    filled = cases.loc[cases["filled"].astype(bool), "seq_len"]
+    some = {int(n): FILLED for n in filled if len(filled) < len(cases)}
+    return {**_missed(cases), **some}
+
+
+def _missed(cases: Frame) -> dict[int, str]:
+    """What peaks of a series miss, by length."""
+    missed = cases[cases["uncounted"] != ""]
+    name = f"the peak of {_name(cases)}"
+    rows = zip(missed["seq_len"], missed["uncounted"], strict=True)
+    return {int(n): f"{name} misses {what}" for n, what in rows}
+
+
+def _not_compared(question: ClaimCheck, reasons: Mapping[int, str]) -> Iterator[Conclusion]:
+    """What is not known since peaks cannot be compared, for these reasons by length."""
+    for reason in dict.fromkeys(reasons.values()):
+        at = sorted(n for n, why in reasons.items() if why == reason)
+        where = phrases.in_order(phrases.between(at, question.plan.lengths))
+        yield question.concluded(
+            Answer.NOT_KNOWN,
+            f": not compared at {where}: {reason}",
+            missing=at,
+            decided_by="--no-fill" if reason == FILLED else "",
+        )
 
 
 def _absent(check: Check, mode: str, reason: str, option: str) -> Conclusion:
@@ -265,34 +317,57 @@ def _ratios(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
         yield question.concluded(
             Answer.NOT_KNOWN, evidence, curve.whole, missing=lost, decided_by=option
         )
+    slack = 1 + (metrics.TABLE[question.check.quantity].tolerance or 0.0)
     for n, log, low, high in zip(curve.whole, curve.logs, curve.low, curve.high, strict=True):
         value = Value(point=exp(log), low=exp(low), high=exp(high))
-        yield _placed(question, " ", metrics.Unit.RATIO, value, n)
+        one = _placed(question, " ", metrics.Unit.RATIO, value, n)
+        allowed = replace(value, low=value.low / slack, high=value.high * slack)
+        if one.answer is not _answer(question, allowed):
+            tie = f"; peaks within {units.percent(slack - 1)} tie"
+            one = replace(one, answer=Answer.NOT_KNOWN, reason=f"{one.reason}{tie}")
+        yield one
 
 
 def _exponent(question: ClaimCheck, cases: Frame) -> Conclusion:
-    """The cost grows as N to the power of `value`, at the longest lengths."""
+    """The cost grows as N to the power of `value`, at the longest lengths.
+
+    Of a single round the error of times is not known. A power contradicts a claim only if that of
+    both ends does, since a curve may bend without showing it.
+    """
     cost = question.check.quantity
-    row = scaling(cases, (cost,)).iloc[0]
-    measured = [*map(int, cases.loc[cases[cost] > 0, "seq_len"])]
-    at = sorted(n for n in measured if row["from_len"] <= n <= row["to_len"])
-    if row["tail"] == Tail.SHORT:
-        lost, option = question.reaching(FEWEST_OF_A_SLOPE, Range(), measured)
-        return question.concluded(
-            Answer.NOT_KNOWN, f": {row['tail']}", at, missing=lost, decided_by=option
-        )
-    value = Value(point=row["exponent"], low=row["low"], high=row["high"])
-    one = _placed(question, " ", metrics.Unit.EXPONENT, value, *at)
-    if row["tail"] == Tail.STRAIGHT or one.answer in (Answer.REPRODUCED, Answer.COUNTED):
-        return one
+    is_exact = basis(cost) is not Basis.MEASURED
+    unlike = _unlike_along(question.check, cases)
+    alike = cases[~cases["seq_len"].isin([*unlike])]
+    row = scaling(alike, (cost,)).iloc[0] if len(alike) else None
+    measured = [*map(int, alike.loc[alike[cost] > 0, "seq_len"])]
     lost, option = question.reaching(FEWEST_OF_A_SLOPE, Range(), measured)
-    return question.concluded(Answer.NOT_KNOWN, f": {row['tail']}", at, value, lost, option)
+    if row is None or row["tail"] == Tail.SHORT:
+        reasons = "; ".join([Tail.SHORT, *dict.fromkeys(unlike.values())])
+        return question.concluded(
+            Answer.NOT_KNOWN, f": {reasons}", measured, missing=lost, decided_by=option
+        )
+    at = sorted(n for n in measured if row["from_len"] <= n <= row["to_len"])
+    repeated = is_exact or IntervalKind.ROUNDS in {*cases["interval_kind"]}
+    low, high = (row["low"], row["high"]) if repeated else (nan, nan)
+    value = Value(point=row["exponent"], low=low, high=high)
+    one = _placed(question, " ", metrics.Unit.EXPONENT, value, *at)
+    holds = one.answer in (Answer.REPRODUCED, Answer.COUNTED)
+    if row["tail"] == Tail.BENDING and not (is_exact and holds):
+        return question.concluded(Answer.NOT_KNOWN, f": {row['tail']}", at, value, lost, option)
+    ends = Value(low=row["least"], high=row["most"])
+    if one.answer is Answer.CONTRADICTED and _answer(question, ends) is not one.answer:
+        first, last = (grid.quantity(end, metrics.Unit.EXPONENT) for end in (ends.low, ends.high))
+        may = f"; if it bends, {first} to {last} at its ends"
+        option = question.plan.repeating() if not is_exact else ""
+        return replace(one, answer=Answer.NOT_KNOWN, reason=f"{one.reason}{may}", decided_by=option)
+    return one
 
 
 def _crossover(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
     """The length from which the ratio is above 1, for good, is `value`.
 
-    That it is, needs `FEWEST` lengths; that it is not at the longest is seen there.
+    That it is, needs `FEWEST` lengths; that it is not at the longest is seen there. What was not
+    seen to cross may never do so.
     """
     at = curve.whole
     over = replace(curve, logs=-curve.logs)  # of B over A
@@ -319,7 +394,10 @@ def _crossover(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
             introduction = ": not above 1 up to "
             ends = Value(point=at[-1], low=at[-1], high=inf)
     conclusion = _placed(question, introduction, metrics.Unit.COUNT, ends, *at)
-    if conclusion.answer is Answer.NOT_KNOWN or (len(at) < FEWEST and ends.high < inf):
+    may_never = ends.high == inf and conclusion.answer is Answer.REPRODUCED
+    few = len(at) < FEWEST and ends.high < inf
+    if conclusion.answer is Answer.NOT_KNOWN or may_never or few:
+        option = option or (f"--lengths {at[0]}..{2 * at[-1]}:x2" if may_never else "")
         yield question.concluded(
             Answer.NOT_KNOWN, conclusion.reason.removeprefix(question.label), at, ends, lost, option
         )
@@ -338,17 +416,25 @@ def _placed(
     value: the number with its interval.
     at: the lengths that it holds at, in order.
     """
-    meant = question.check.value
-    answer = Answer.NOT_KNOWN
-    if meant.low <= value.low and value.high <= meant.high:
-        answer = Answer.COUNTED if question.check.counted else Answer.REPRODUCED
-    elif value.high < meant.low or value.low > meant.high:
-        answer = Answer.CONTRADICTED
     text = grid.quantity(value.point, unit)
     if 0 < value.low < value.high < inf:
         low, high = (grid.quantity(end, unit).removesuffix("×") for end in (value.low, value.high))
         text = units.interval(text, low, high)
     if unit is not metrics.Unit.COUNT:
         text += f" at {units.between(at[0], at[-1])}"
-    option = "" if question.check.counted else question.plan.repeating()
+    is_measured = basis(question.check.quantity) is Basis.MEASURED
+    option = question.plan.repeating() if is_measured else ""
+    answer = _answer(question, value)
     return question.concluded(answer, f"{introduction}{text}", at, value, decided_by=option)
+
+
+def _answer(question: ClaimCheck, value: Value) -> Answer:
+    """Where the interval of a number lies: as the claim says, elsewhere, or not in one of both."""
+    meant = question.check.value
+    if meant.low <= value.low and value.high <= meant.high:
+        answer = Answer.COUNTED if question.check.counted else Answer.REPRODUCED
+    elif value.high < meant.low or value.low > meant.high:
+        answer = Answer.CONTRADICTED
+    else:
+        answer = Answer.NOT_KNOWN
+    return answer

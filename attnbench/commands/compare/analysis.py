@@ -2,7 +2,8 @@
 
 Two sweeps are not paired: their rounds show how processes vary, but not what changed between
 sessions on different days. With one round not even the variation between processes is known; such
-a ratio has no interval, and the verdict is `unsure`. Cases are matched by all but the device.
+a ratio has no interval, and the verdict is `unsure`, as where a time includes launches. Cases are
+matched by all but the device.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from attnbench.analysis import (
 from attnbench.analysis.concluding import basis, plans
 from attnbench.analysis.statistics.estimate import from_log, p_value
 from attnbench.analysis.statistics.verdict import count_verdict, discoveries, verdict_on
+from attnbench.analysis.suspects import SHOWS_LAUNCHES
 from attnbench.errors import UsageError
 from attnbench.records import Sweep, metrics
 
@@ -34,6 +36,7 @@ CaseValues: TypeAlias = dict[Any, Any]  # of one case of a summary, or of a comp
 IDENTITY = ("case", "series", "mode", "seq_len")
 COLUMNS = (*IDENTITY, "metric", "first", "second", "ratio", "low", "high", "verdict", "reason")
 
+GRAPHS = "--cuda-graphs"  # what times iterations without their launches
 
 # what a verdict says of a cost
 ANSWERS: Mapping[str, Answer] = MappingProxyType({
@@ -130,7 +133,8 @@ def _deciding(sides: tuple[Analysis, Analysis], rows: pd.DataFrame, missing: boo
             if cases.empty:
                 continue
             if not missing:
-                return plan.repeating()
+                launches = rows["reason"].iloc[0] == SHOWS_LAUNCHES
+                return GRAPHS if launches else plan.repeating()
             lost = cases[cases[rows["metric"].iloc[0]].isna()]
             places = zip(lost["series"], lost["seq_len"], strict=True)
             if option := plan.reaching(plan.endings[place] for place in places):
@@ -172,6 +176,10 @@ def _row(key: str, a: CaseValues, b: CaseValues) -> CaseValues | None:
     if not metric.interval:
         x, y = (None if isnan(value) else value for value in (first, second))
         return row | {"verdict": str(count_verdict(x, y, metric))}
+    launches = any(case.get("shows_launches") for case in (a, b))
+    if launches and not isnan(ratio):
+        ends = {"low": nan, "high": nan, "reason": SHOWS_LAUNCHES}
+        return row | ends | {"verdict": str(Verdict.UNSURE)}
     se = df = nan
     if {case.get("interval_kind") for case in (a, b)} == {IntervalKind.ROUNDS}:
         *_, error, freedom = metric.estimate

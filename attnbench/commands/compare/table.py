@@ -14,8 +14,9 @@ from attnbench.report import grid, names, phrases
 NOTE = (
     "N are lengths at which both sweeps measured it, or one lacks it for the reason; the ratio of"
     " several is that with the median change. Where a sweep repeated no case, no time is called"
-    " slower or faster. If the machine was slower during one sweep, every ratio is shifted and no"
-    " interval shows it: attnbench check --base measures two revisions in turns."
+    " slower or faster, nor is one that includes a GPU's launches. If the machine was slower during"
+    " one sweep, every ratio is shifted and no interval shows it: attnbench check --base measures"
+    " two revisions in turns."
 )
 VERDICTS: Mapping[Answer, Verdict] = MappingProxyType({
     Answer.COSTS_MORE: Verdict.SLOWER,

@@ -345,7 +345,7 @@ def speed_in_mode(conclusion: Conclusion, alike_within: float, more_time: str) -
     mode = conclusion.mode
     at = f"N = {numbers_text(scope.lengths)}"
     span = f" ({at})"
-    only = "" if scope.reaches_start and scope.reaches_end else ", where both were timed"
+    only = "" if scope.is_whole else ", where both were timed"
     match conclusion.answer:
         case Answer.ALL:
             return f"Faster in {mode} at every length that was raced{span}."

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import astuple
+from math import nan
 
 import pandas as pd
 
@@ -15,9 +16,10 @@ from attnbench.records import MISSING, Cause, metrics, units
 def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = None) -> pd.DataFrame:
     """The rows of `summary` at that length: by rank in each mode and sizes, then all others.
 
-    `memory_bytes` limits the peak, measured or predicted. Added: rank from 1, shared by ties; ratio
-    of the time to the first one's, with its simultaneous interval low to high; excluded, why,
-    empty where only time was lacking. Raises `UsageError` if the sweep lacks the length.
+    `memory_bytes` limits the peak, measured or predicted. Added: rank from 1, shared by ties, and
+    NaN where the times have no intervals; ratio of the time to the first one's, with its
+    simultaneous interval low to high; excluded, why, empty where only time was lacking. Raises
+    `UsageError` if the sweep lacks the length.
     """
     cases = analysis.cases[analysis.cases["seq_len"] == seq_len]
     if cases.empty:
@@ -38,7 +40,8 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
     for (mode, _), block in cases.groupby(["mode", "sizes"], sort=False):
         chosen = block[(block["excluded"] == "") & (block[metrics.TIME] > 0)]
         places = analysis.standings.places([*chosen["series"]], str(mode), seq_len)
-        ranks = [(p.series, p.rank, *astuple(p.margin)) for p in places]
+        has_intervals = all(place.margin.has_interval for place in places)
+        ranks = [(p.series, p.rank if has_intervals else nan, *astuple(p.margin)) for p in places]
         ranked = pd.DataFrame(ranks, columns=["series", "rank", "ratio", "low", "high"])
         rows += [
             ranked.merge(block),
@@ -50,15 +53,16 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
 def fitting(analysis: Analysis, seq_len: int, memory_bytes: float) -> Iterator[Conclusion]:
     """Whether each series fits into a limit at a length; the reason is empty where it does.
 
-    A peak that was not measured is the predicted one, if there is one. A peak that misses memory
-    can show that a series does not fit, and not that it does.
+    Peaks are of all layers of a stack. One that was not measured is the predicted one, if there is
+    one. A peak that misses memory can show that a series does not fit, and not that it does.
     """
     limit = units.size(memory_bytes)
     for plan in plans(analysis.cases, analysis.sweep.request):
         rows = plan.cases[plan.cases["seq_len"] == seq_len]
         for row in rows.to_dict("records"):
             measured = row[metrics.MEMORY] > 0
-            peak = float(row[metrics.MEMORY] if measured else row["predicted_bytes"])
+            of_layer = row[metrics.MEMORY] if measured else row["predicted_bytes"]
+            peak = float(row["depth"] * of_layer)
             answer = Answer.FITS
             reason = ""
             if peak > memory_bytes:
@@ -98,20 +102,20 @@ def recommendations(
         block = advice[(advice["mode"] == plan.mode) & (advice["sizes"] == plan.sizes)]
         if block.empty:
             continue
-        ranked = block[block["rank"].notna()].reset_index(drop=True)
-        first = ranked[ranked["rank"] == 1]
-        has_intervals = bool(first["low"].notna().all())
+        ranked = block[block["ratio"].notna()].reset_index(drop=True)
+        has_ranks = bool(ranked["rank"].notna().all())
+        first = ranked[ranked["rank"] == 1] if has_ranks else ranked[:1]
         answers = {0: Answer.NOT_KNOWN, 1: Answer.ALONE}
-        usual = Answer.TIE if len(first) > 1 and has_intervals else Answer.WINNER
-        answer = answers.get(len(ranked), usual if has_intervals else Answer.NOT_KNOWN)
-        rivals = ranked[ranked["rank"] > 1]
+        usual = Answer.TIE if len(first) > 1 else Answer.WINNER
+        answer = answers.get(len(ranked), usual if has_ranks else Answer.NOT_KNOWN)
+        rivals = ranked[len(first) :]
         value = rival = None
         if len(rivals) and answer is Answer.WINNER:
             next_one = rivals.iloc[0]
             rival = str(next_one["series"])
             value = Value(point=next_one["ratio"], low=next_one["low"], high=next_one["high"])
         least = float(ranked[metrics.TIME].iloc[0]) if len(ranked) else float("nan")
-        open_ = block[block["rank"].isna() & (block["excluded"] == "")]
+        open_ = block[block["ratio"].isna() & (block["excluded"] == "")]
         length = int(block["seq_len"].iloc[0])
         lost = tuple(left_out(open_, metrics.TIME, least, plan.failing(length)))
         conclusion = Conclusion(

@@ -4,6 +4,8 @@ from attnbench.analysis import Answer, Conclusion, Expected, Frame, Row
 from attnbench.records import metrics, units
 from attnbench.report import cost_tables, grid, phrases, styles
 
+STACKS = "Peaks are per layer here, and --memory limits that of all layers of a stack."
+
 
 def recommended(conclusion: Conclusion, block: Frame) -> str:
     """`inference at 4,096: Fastformer (of 3 timed); Linformer needs 1.18× [1.02, 1.36] the time.`
@@ -19,7 +21,7 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
         case Answer.ALONE:
             sentence = f"{leaders} alone, of those that may be ranked, was timed there"
         case Answer.NOT_KNOWN if conclusion.series:
-            sentence = f"not known after one round, lowest so far {leaders}"
+            sentence = f"no winner after one round, lowest so far {leaders}"
         case Answer.NOT_KNOWN:
             sentence = "nothing that may be ranked was timed"
         case _:
@@ -27,7 +29,7 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
             ratio = cost_tables.factor(value.point, value.low, value.high)
             of = f" (of {conclusion.measured} timed)" if len(block) > conclusion.measured else ""
             sentence = f"{leaders}{of}; {names[conclusion.rival]} needs {ratio} the time"
-    late = block[block["rank"].isna() & (block["excluded"] == "") & (block["predicted_s"] > 0)]
+    late = block[block["ratio"].isna() & (block["excluded"] == "") & (block["predicted_s"] > 0)]
     guesses = (
         late["series"].map(names)
         + " "
@@ -64,7 +66,9 @@ def ranking(advice: Frame) -> grid.Table:
         name="ranking",
         title=f"Ranking at N = {length}{cost_tables.per_layer(advice)}",
         note="Series that tie share a rank; intervals of ratios hold at 95 % for all pairs at once."
-        " Peaks, and so --memory, are of one case, not of a whole language model."
+        " After one round there are no intervals, and no ranks. Peaks, and so --memory, are of one"
+        " case, not of a whole language model."
+        + (f" {STACKS}" if cost_tables.per_layer(advice) else "")
         + (f" {cost_tables.MISSED['uncounted'][1]}" if any(advice["uncounted"]) else ""),
     )
 

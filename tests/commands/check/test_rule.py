@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from functools import partial
 from pathlib import Path
 
@@ -89,13 +90,16 @@ def test_a_long_list_raises_no_more_false_alarms():
 def test_a_change_below_the_threshold_is_ignored():
     certain = drawn(0.015, noise=0.0005)
     assert effect(certain[0].first).excludes_zero
-    assert rulings([certain])[0].verdict == "same"
+    ruling = rulings([certain])[0]
+    assert (ruling.verdict, ruling.reason) == ("same", "")
 
 
 def test_a_change_within_twice_the_noise_floor_is_ignored():
     doubtful = drawn(0.03, noise=0.001, again=0.02)
     assert doubtful[0].floor == pytest.approx(0.02, rel=0.05)
-    assert rulings([doubtful])[0].verdict == "same"
+    ruling = rulings([doubtful])[0]
+    assert (ruling.verdict, ruling.effect.excludes_zero) == ("same", True)
+    assert re.fullmatch(r"its noise hides changes below (3\.9|4\.\d) %", ruling.reason)
     # and where that is much, the verdict is not `same`
     assert verdict(0.05, noise=0.001, again=0.03) == "unsure"
     assert verdict(0.07, noise=0.001, again=0.03) == "slower"

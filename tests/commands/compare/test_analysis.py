@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from attnbench.analysis.conclusions import Answer
-from attnbench.analysis.statistics.verdict import Verdict
+from attnbench.analysis.statistics.verdict import Verdict, discoveries
+from attnbench.analysis.suspects import SHOWS_LAUNCHES
+from attnbench.commands.compare import analysis
 from attnbench.commands.compare.table import changes
-from attnbench.records import Cause, Mode
+from attnbench.records import Cause, Mode, Part
 from tests.commands.compare.pairs import QUIET, compared, verdicts
-from tests.sweeps import changed, decoded, environment, lost, sweep
+from tests.sweeps import altered, changed, decoded, environment, lost, sweep
 
 
 def test_conclusions_have_the_lengths_at_which_both_measured_and_what_would_decide_the_rest():
@@ -76,3 +78,32 @@ def test_two_sweeps_differ_in_the_bytes_of_their_states():
     states = rows[rows["metric"] == "state_bytes"].groupby("series")["verdict"].unique()
     assert states["transformer:eager"] == ["same"]
     assert states["fastformer:eager"] == ["slower"]
+
+
+def test_a_time_that_includes_launches_is_neither_slower_nor_part_of_the_correction(monkeypatch):
+    """Of a GPU, where launches began to show in the second sweep."""
+    few = {"series": ("fastformer", "linformer"), "lengths": (128, 512), "restart": 0.005}
+    first = sweep(**few, noise=0.002)
+    later = changed(sweep(**few, noise=0.002, seed=2), "fastformer", 1.5)
+    keys = {line.case.key for line in later.plan if line.case.mechanism == "fastformer"}
+    notes = {"launches": "seen"}
+    shown = altered(
+        later, lambda run: replace(run, notes=notes) if run.case in keys else run, Part.TIME
+    )
+    asked = []
+    monkeypatch.setattr(analysis, "discoveries", lambda p: asked.extend(p) or discoveries(p))
+    for pair in ((first, shown), (shown, first)):
+        found = compared(*pair)
+        rows = found.rows[found.rows["metric"] == "time_s"].set_index("series")
+        assert set(rows.loc["fastformer:eager", "verdict"]) == {Verdict.UNSURE}
+        assert set(rows.loc["fastformer:eager", "reason"]) == {SHOWS_LAUNCHES}
+        assert set(rows.loc["linformer:eager", "reason"]) == {""}
+        tested = np.isfinite(asked).sum()
+        assert tested == len(rows) // 2
+        asked.clear()
+        unsure = {
+            (one.reason, one.decided_by)
+            for one in found.conclusions
+            if one.series == ("fastformer:eager",) and one.quantity == "time_s"
+        }
+        assert unsure == {(SHOWS_LAUNCHES, "--cuda-graphs")}

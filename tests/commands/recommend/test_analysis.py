@@ -9,17 +9,21 @@ from attnbench.analysis.conclusions import Answer, Basis
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
-from attnbench.commands.recommend.analysis import fitting
+from attnbench.commands.recommend.analysis import fitting, recommendations
+from attnbench.commands.recommend.page import STACKS, ranking
 from attnbench.records import Cause, Outcome, units
+from attnbench.report.answers import sentences
 from tests import sweeps
 from tests.commands.recommend.advised import (
     LONGEST,
     MEASURED,
     QUIET,
+    SHORT,
     advised,
     ended,
+    text,
 )
-from tests.sweeps import LENGTHS, altered, lost, seconds, slowed, sweep
+from tests.sweeps import LENGTHS, altered, decoded, lost, seconds, slowed, sweep
 
 
 def test_a_measured_length_is_ranked_by_measured_times():
@@ -126,3 +130,41 @@ def test_whether_a_series_fits_is_known_from_a_peak_that_was_measured_in_full():
     reasons = {one.series[0]: one.reason for one in fitting(missed, 2048, 1.0)}
     assert reasons["linformer:eager"].startswith("predicted to need ")
     assert reasons["transformer:eager"].startswith("needs ")
+
+
+def test_a_limit_is_held_against_the_peak_of_the_whole_stack():
+    """Its costs are compared per layer, which no machine holds alone."""
+    whole = decoded(dict.fromkeys(("fastformer", "linformer"), lambda n: 4096), lengths=SHORT)
+    plan = [
+        replace(line, layers=("fastformer:eager",) * 4)
+        if line.case.mechanism == "fastformer"
+        else line
+        for line in whole.plan
+    ]
+    stacked = replace(whole, plan=tuple(plan))
+    peaks = advised(whole, 512).set_index("series")["allocated_peak_bytes"]
+    assert peaks["fastformer:eager"] == peaks["linformer:eager"]
+    peak = float(peaks["fastformer:eager"])
+    over = {one.series[0]: one for one in fitting(analyse(stacked), 512, peak / 2)}
+    assert {one.answer for one in over.values()} == {Answer.TOO_LARGE}
+    stack = over["fastformer:eager"]
+    assert stack.value.point == pytest.approx(peak)
+    assert stack.reason == f"needs {units.size(peak)}, over {units.size(peak / 2)}"
+    assert {one.answer for one in fitting(analyse(stacked), 512, 2 * peak)} == {Answer.FITS}
+    assert STACKS in ranking(advised(stacked, 512)).note
+    assert STACKS not in ranking(advised(whole, 512)).note
+
+
+def test_after_one_round_one_series_is_the_lowest_and_none_has_a_rank():
+    once = sweep(("longformer", "linformer", "fastformer"), **QUIET, rounds=1)
+    rows = advised(once, 512)
+    assert rows["rank"].isna().all()
+    assert list(rows["series"]) == ["fastformer:eager", "linformer:eager", "longformer:eager"]
+    assert {row[2].text for row in ranking(rows).rows} == {units.NOTHING}
+    analysis = analyse(once)
+    ((found, _),) = recommendations(analysis, rows)
+    assert (found.answer, found.series) == (Answer.NOT_KNOWN, ("fastformer:eager",))
+    assert found.against == ("linformer:eager", "longformer:eager")
+    said = "inference at 512: no winner after one round, lowest so far Fastformer; "
+    assert text(once, 512).startswith(said)
+    assert "no winner after one round" in sentences(analysis)["Fastest in inference"]
