@@ -19,16 +19,17 @@ def completed_runs(sweep: Sweep, request: Request | None = None) -> list[Run]:
     """The runs that need not be repeated under the limits of a request, by default the sweep's own.
 
     Cases for which no process ran are not done: a larger budget, limit or machine may reach them.
-    Nor are those that ended at a limit which is larger now, or whose process was killed, perhaps by
-    someone else, or as it took far longer than was predicted, perhaps on a machine that was slow
-    just then.
+    Nor are those that ended at a limit which is larger now than in their own session, or whose
+    process was killed, perhaps by someone else, or as it took far longer than was predicted,
+    perhaps on a machine that was slow just then.
     """
+    now = request or sweep.request
     return [
         run
         for run in sweep.runs
         if run.elapsed_s
         and run.cause not in NOT_ITS_OWN
-        and not ended_at_smaller_limit(run, sweep.request, request or sweep.request)
+        and not ended_at_smaller_limit(run, sweep.asked.get(run.origin, sweep.request), now)
     ]
 
 

@@ -64,12 +64,14 @@ def test_what_ran_out_of_memory_is_tried_again_where_there_is_more():
         settings = replace(SWEEP.request.settings, memory_limit_bytes=limit_bytes)
         return replace(SWEEP.request, settings=settings)
 
-    sweep = replace(SWEEP, runs=(full,), request=limited(1 << 30))
+    sweep = replace(SWEEP, runs=(full,), request=limited(1 << 30), asked={})
     for kept in (1 << 29, 1 << 30, (1 << 30) + (1 << 26)):  # free memory varies a little
         assert completed_runs(sweep, limited(kept)) == [full]
     for more in (1 << 31, None):
         assert completed_runs(sweep, limited(more)) == []
     assert completed_runs(replace(sweep, request=limited(None)), limited(1 << 31)) == [full]
+    later = replace(sweep, request=limited(1 << 31), asked={full.origin: limited(1 << 30)})
+    assert completed_runs(later) == [], "it had less when it ran"
 
 
 def test_machines_differ_in_what_is_told_of_both():
