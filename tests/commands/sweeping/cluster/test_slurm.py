@@ -127,6 +127,37 @@ def test_what_sbatch_refuses_is_said_and_can_be_mended(idle, tmp_path):
     whole(out, 2)
 
 
+@pytest.mark.long
+def test_shards_that_have_ended_go_on_with_more_rounds(idle, tmp_path):
+    ended(begun(idle, tmp_path, "--shards", "2", *LONG))
+    whole(tmp_path, 2)
+    _, err = ended(begun(idle, tmp_path, *LONG, "--lengths", "16,32"), 2)
+    assert "as another sweep (lengths: " in err.splitlines()[-1]
+    ended(begun(idle, tmp_path, *LONG, "--rounds", "4"))
+    sweep = whole(tmp_path, 2, rounds=4)
+    assert {run.origin.attempt for run in sweep.runs} == {1, 2}
+
+
+@pytest.mark.long
+def test_what_was_accepted_without_an_answer_is_found_in_the_queue(idle, tmp_path):
+    out = tmp_path / "out"
+    mark = tmp_path / "mark"
+    real = shutil.which("sbatch")
+    silent = tmp_path / "sbatch"
+    silent.write_text(
+        f'#!/bin/sh\n{real} "$@" || exit\n[ -e {mark} ] || {{ touch {mark}; exit 1; }}\n'
+    )
+    silent.chmod(0o755)
+    env = {**idle.environment, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    options = ("--on", "slurm", "--shards", "2")
+    _, err = ended(start(out, *options, env=env), 2)
+    assert "sbatch: exit 1; attnbench sweep --resume" in err.splitlines()[-1]
+    assert fleets.read(out).jobs == {}
+    ended(start(out, *options, env=env))
+    assert len({job.id.partition("_")[0] for job in fleets.read(out).jobs.values()}) == 1
+    assert {run.origin.attempt for run in whole(out, 2).runs} == {1}
+
+
 @pytest.mark.parametrize(
     ("means", "states"),
     [
