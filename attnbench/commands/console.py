@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from math import isfinite
+from select import select
 from typing import TYPE_CHECKING, Any
 
 from attnbench.errors import clean
@@ -20,13 +21,20 @@ if TYPE_CHECKING:
 
 
 class Stream(io.FileIO):
-    """A stream that swallows text once its reader has gone; a log swallows any error."""
+    """A stream that swallows text once its reader has gone; a log swallows any error.
+
+    Where there is no room and it must not block, it waits all the same; a log drops the rest.
+    """
 
     log = False
 
     def write(self, data: Any) -> int:
         try:
-            return super().write(data)
+            while (written := super().write(data)) is None:
+                if self.log:
+                    return len(data)
+                select((), (self,), ())
+            return written
         except OSError as error:
             hung_up = error.errno == errno.EIO and self.isatty()
             if self.log or error.errno == errno.EPIPE or hung_up:

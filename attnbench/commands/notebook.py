@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from attnbench.analysis import Analysis, Conclusion, Frame, Question, analyse
 from attnbench.analysis.scaling import speedups
+from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, Cluster, metrics, storage
 from attnbench.report import answers, markdown, names, terminal
@@ -223,7 +224,7 @@ def sweep(
             raise UsageError(f"{name} has no effect here; it is for the command line")
     requested = request(given)
     folder = Path(out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}")
-    session.refuse_begun(folder)
+    fleets.refuse_begun(folder)
     settings = requested.settings
     line = terminal.watched_line(bool(find_spec("ipywidgets"))) if progress is True else None
     observe = progress if callable(progress) else line.turn if line else lambda progress: None

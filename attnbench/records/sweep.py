@@ -1,7 +1,7 @@
 """A sweep: the cases that are planned, and what was measured of them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from attnbench.records.case import Case, Level
 from attnbench.records.machine import Environment
 from attnbench.records.modes import Mode
 from attnbench.records.request import Request
-from attnbench.records.run import Run, Shard
+from attnbench.records.run import Origin, Run, Shard
 
 
 class Block(NamedTuple):
@@ -89,6 +89,8 @@ class Sweep:
     shards: tuple[Shard, ...] = ()  # that the journal holds, in order
     begun: str = ""  # UTC, ISO 8601
     over_budget: bool = False  # the budget ended it, or one of its shards
+    # what was asked of the session that measured the runs of an origin
+    asked: Mapping[Origin, Request] = field(default_factory=dict)
 
     @property
     def shard(self) -> Shard | None:

@@ -11,7 +11,7 @@ from attnbench.analysis.costs import peak_rates
 from attnbench.devices import SYSTEM
 from attnbench.devices.cgroups import cores
 from attnbench.devices.host import quietest_core
-from attnbench.errors import CannotRun, DifferentSweep, SweepExists
+from attnbench.errors import CannotRun, DifferentSweep
 from attnbench.records import (
     CardFacts,
     Clock,
@@ -191,12 +191,6 @@ def store_options(folder: Path, options_file: bytes) -> None:
     """Write the options of a sweep into its folder; those that it began with stay."""
     if not (folder / FILE).exists():
         storage.output.write(folder / FILE, options_file)
-
-
-def refuse_begun(folder: Path) -> None:
-    """Raises `SweepExists` if a sweep began in the folder."""
-    if storage.begun(folder):
-        raise SweepExists(folder)
 
 
 def same_code(cards: Iterable[CardFacts]) -> Callable[[Sweep], None]:

@@ -72,6 +72,48 @@ def test_a_stream_goes_on_without_its_reader_and_a_log_without_its_disk(
                 stream.write(b"abc")
 
 
+@pytest.fixture
+def full():
+    """Both ends of a pipe that must not block and has no room."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    while True:
+        try:
+            os.write(writer, bytes(1 << 12))
+        except BlockingIOError:
+            break
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_log_drops_what_does_not_fit_and_the_sweep_goes_on(full):
+    _, writer = full
+    raw = console.Stream(writer, "w", closefd=False)
+    raw.log = True
+    text = io.TextIOWrapper(io.BufferedWriter(raw), line_buffering=True)
+    print("x" * (1 << 20), file=text)
+    print("one line more", file=text, flush=True)
+
+
+def test_results_wait_until_there_is_room_for_them(full, monkeypatch):
+    reader, writer = full
+    read = []
+
+    def room(readers, writers, others):
+        assert not readers
+        assert [each.fileno() for each in writers] == [writer]
+        read.append(os.read(reader, 1 << 24))
+
+    monkeypatch.setattr(console, "select", room)
+    text = io.TextIOWrapper(
+        io.BufferedWriter(console.Stream(writer, "w", closefd=False)), line_buffering=True
+    )
+    print("x" * (1 << 20), file=text, flush=True)
+    read.append(os.read(reader, 1 << 24))
+    assert b"".join(read).strip(b"\0") == b"x" * (1 << 20) + b"\n"
+
+
 def test_a_table_is_wide_where_there_is_no_terminal(capsys):
     rows = ((words("a" * 70), words("b" * 70)),)
     console.show(Table(name="t", title="Title", columns=("One", "Two"), rows=rows))

@@ -11,8 +11,17 @@ from rich.console import Console
 
 import attnbench
 from attnbench.commands import notebook as sweeps
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.folder import Fleet
 from attnbench.devices.kinds.cpu import Cpu
-from attnbench.errors import AttnbenchError, CannotRun, UnknownMechanism, UsageError
+from attnbench.errors import (
+    AttnbenchError,
+    CannotRun,
+    SweepExists,
+    UnknownMechanism,
+    UsageError,
+)
+from attnbench.records import EngineKind
 from attnbench.records.storage.journal import load as stored
 from attnbench.report import terminal as terminals
 from attnbench.running.sweep import Progress
@@ -62,6 +71,13 @@ def test_a_script_that_sweeps_as_it_is_imported_is_refused_at_once(tmp_path):
     )
     assert done.returncode == 1
     assert 'put the call below if __name__ == "__main__":' in done.stderr
+
+
+def test_where_a_fleet_has_begun_nothing_is_measured(tmp_path):
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=4))
+    with pytest.raises(SweepExists, match="--resume to continue it, --out for another folder"):
+        attnbench.sweep(**SMALL, out=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [fleets.FILE]
 
 
 def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.commands.sweeping.cluster.engine import JobState
 from attnbench.errors import CannotRun
-from attnbench.records import Shard
+from attnbench.records import Request, Shard
 from tests.commands.sweeping.cluster.shards import measured
+from tests.running.sessions import REQUEST
 
 LOST = JobState.ENDED
 RUNNING = JobState.RUNNING
@@ -29,6 +30,7 @@ class Engine:
     ends = "scancel"
     submitted: list = field(default_factory=list)
     outage: int = 0
+    request: Request = REQUEST  # of what is measured
     breaks_off: int | None = None  # after so many jobs of a submission
     failed: dict = field(default_factory=dict)  # what `drive` returned, was told, and paused
     pauses: list = field(default_factory=list)
@@ -56,8 +58,8 @@ class Engine:
         story = self.stories[number]
         now = story.pop(0) if len(story) > 1 else story[0]
         if now is DONE:
-            shard = fleets.shard_folder(self.folder, number)
-            if not shard.exists():
-                measured(shard, Shard(number, len(self.stories)))
+            if not fleets.is_measured(self.folder, number, fleets.asked(self.folder)):
+                shard = fleets.shard_folder(self.folder, number)
+                measured(shard, Shard(number, len(self.stories)), request=self.request)
             return LOST
         return now

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Shard
+from attnbench.records import Outcome, Part, Run, Shard
 from attnbench.records.storage import schema
 from attnbench.records.storage.journal import FILE, load
 from attnbench.running import session as measuring
@@ -90,3 +90,21 @@ def test_of_a_share_only_its_cases_are_measured_and_its_journal_says_which(tmp_p
     assert stored.shard == Shard(2, 3)
     assert stored.plan == PLAN, "so that shards can be merged"
     assert not (tmp_path / requests.FILE).exists(), "those of the fleet lie beside it"
+
+
+def test_what_ran_out_of_memory_is_tried_again_until_it_has_run_with_more(tmp_path, monkeypatch):
+    full = Run(case=PLAN[0].case.key, part=Part.TIME, round=0, outcome=Outcome.OOM, elapsed_s=1.0)
+    done = []
+
+    def visits(agenda, start, append, **how):
+        done.append([run.outcome for run in agenda.earlier])
+        if len(done) == 1:
+            append(full)
+
+    monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
+    monkeypatch.setattr(measuring, "make_visits", visits)
+    for limit_gib in (1, 1, 8, 8):
+        settings = replace(REQUEST.settings, memory_limit_bytes=limit_gib << 30)
+        request = replace(REQUEST, settings=settings)
+        measuring.measure(request, Plan(cases=PLAN, cards=FACTS), None, tmp_path).close()
+    assert done == [[], [Outcome.OOM], [], []]

@@ -1,5 +1,7 @@
 """Carries out a sweep in the terminal, for the verbs that are one: `sweep` and `model`."""
 
+import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
@@ -17,7 +19,7 @@ from attnbench.errors import UsageError
 from attnbench.records import EngineKind, Request, Sweep, storage
 from attnbench.running.request import axes
 from attnbench.running.request.conflicts import Conflict, refuse
-from attnbench.running.request.requests import FILE, from_toml, to_toml
+from attnbench.running.request.requests import from_toml, to_toml
 
 
 def sweep_with(
@@ -39,7 +41,7 @@ def sweep_with(
     config:       a TOML file of further options
     shard:        the part to measure here, `I/N`
     out:          folder of a new sweep; None: a dated one below `reports`
-    resume:       folder of a sweep to continue
+    resume:       folder of a sweep to continue, or its journal there
     trace:        the case to profile, and nothing else
     dry_run:      only print the plan
     show:         reports a folder that was measured, and what its journal holds
@@ -49,18 +51,39 @@ def sweep_with(
         raise UsageError("--resume is empty; write the folder of a sweep, or leave it out")
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
-    folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
+    folder = folder_of(resume) if resume else Path(out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
     options = {**(from_toml(config) if config else {}), **user_options}
-    earlier = None
-    if resume and fleets.begun(folder):  # a fleet has no journal: its options come from a file
-        options = {**from_toml(folder / FILE), **options}
+    before = earlier = None
+    if resume and fleets.begun(folder):  # a fleet has no journal: its options come from files
+        before = fleets.options(folder)
+        options = {**before, **options}
     elif resume:
         earlier = storage.load(folder)
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
-    invocation = Invocation(options=options, shard=part, folder=folder, resumes=bool(resume))
+    invocation = Invocation(
+        options=options, shard=part, folder=folder, resumes=bool(resume), before=before
+    )
     refuse_useless(invocation, trace, dry_run)
     console.begin("reading mechanisms")
     carry_out(invocation, request_of(invocation, earlier), trace, dry_run, show, plan_as_json)
+
+
+def folder_of(resume: str) -> Path:
+    """The folder of a sweep to continue, of which the journal may be named.
+
+    Raises `UsageError` if another file is, and `StoreError` if that is no journal either.
+    """
+    path = Path(resume)
+    if not os.path.isfile(path):
+        return path
+    name = storage.output.JOURNAL
+    if path.name == name:
+        return path.parent
+    storage.load(path)
+    raise UsageError(
+        f"--resume {resume!r} is a journal outside of a sweep's folder; to continue it there:"
+        f" mkdir NEW && mv {shlex.quote(resume)} NEW/{name} && attnbench sweep --resume NEW"
+    )
 
 
 def carry_out(
@@ -83,18 +106,25 @@ def carry_out(
     # these load numpy and psutil, for which neither help nor completion waits
     from attnbench.commands.sweeping import on_cluster, output, planning
     from attnbench.running.plan import plan
-    from attnbench.running.session import measuring_server, refuse_begun, refuse_empty
+    from attnbench.running.session import measuring_server, refuse_empty
 
     folder = invocation.folder
     on = invocation.where.on
     measures = trace is None and not dry_run
     if measures and not invocation.resumes:
-        refuse_begun(folder)
+        fleets.refuse_begun(folder)
     fleet = on_cluster.fleet_of(invocation) if on and measures else None
     engine = on_cluster.engine_of(invocation, request) if fleet else None
     journal = None
+
+    def left() -> str:
+        """What an interruption leaves, and how to continue."""
+        if engine:
+            return on_cluster.still_running(folder, engine)
+        return output.interruption_message(folder)
+
     # the journal stays open until it is reported, so that nothing else takes its place unnoticed
-    with stoppable(lambda: output.interruption_message(folder)), ExitStack() as open_journal:
+    with stoppable(left), ExitStack() as open_journal:
         with measuring_server(request.settings.threads, request.settings.seed) as server:
             planned = plan(request, server)
             if trace is not None:
@@ -102,7 +132,8 @@ def carry_out(
             elif dry_run:
                 planning.foretell(invocation, request, planned.cases, plan_as_json)
             elif not on:
-                file = to_toml(invocation.options)
+                # options of a resumption alone would not repeat the sweep
+                file = b"" if invocation.resumes else to_toml(invocation.options)
                 journal = open_journal.enter_context(
                     output.measure_and_show(
                         request, planned, server, folder, invocation.shard, file

@@ -15,14 +15,11 @@ from attnbench.commands.sweeping.cluster.folder import Fleet
 from attnbench.commands.sweeping.invocation import Invocation
 from attnbench.commands.sweeping.output import batch_and_dtypes
 from attnbench.devices import find
-from attnbench.errors import CannotRun, DifferentSweep, Incomplete, SweepExists, UsageError
+from attnbench.errors import CannotRun, DifferentSweep, Incomplete, UsageError
 from attnbench.records import Cluster, EngineKind, Planned, Request, Sweep, storage, units
 from attnbench.running import shards
 from attnbench.running.request.options import options
-from attnbench.running.request.requests import to_toml
-from attnbench.running.session import store_options
-
-OPTIONS = "shard.toml"  # those of every shard
+from attnbench.running.request.requests import FILE, to_toml
 
 
 def engine_of(invocation: Invocation, request: Request) -> Engine:
@@ -41,7 +38,7 @@ def engine_of(invocation: Invocation, request: Request) -> Engine:
 
 def command(folder: Path) -> list[str]:
     """The command that every shard runs, with its options in a file of the folder."""
-    file = os.path.abspath(folder / OPTIONS)
+    file = os.path.abspath(folder / fleets.OPTIONS)
     return [sys.executable, "-m", "attnbench", "sweep", "--config", file]
 
 
@@ -73,9 +70,8 @@ def fleet_of(invocation: Invocation) -> Fleet:
         return fleet
     if count is None:
         raise UsageError(f"--on {on} needs --shards, the number of parts; --dry-run shows them")
-    if fleets.begun(folder):
-        raise SweepExists(folder)
-    return Fleet(engine=on, shards=count)
+    fleets.refuse_begun(folder)
+    return Fleet(engine=on, shards=count, name=fleets.job_name(folder))
 
 
 def run_fleet(
@@ -106,11 +102,13 @@ def run_fleet(
         f" predicted {predicted}; into {folder}"
     )
     with fleets.driven(folder), stoppable(lambda: still_running(folder, engine)):
+        if not invocation.resumes:
+            fleets.refuse_begun(folder)
+            storage.output.write(folder / FILE, to_toml(invocation.options))
+        shard_options = options_of_shards(invocation.options, request.device)
+        storage.output.write(folder / fleets.OPTIONS, shard_options)
+        # last: where a fleet has begun, its options are there
         fleets.prepare(folder, fleet, command(folder))
-        storage.output.write(
-            folder / OPTIONS, options_of_shards(invocation.options, request.device)
-        )
-        store_options(folder, to_toml(invocation.options))
         try:
             failed = run_shards(folder, engine, console.err().print)
         except CannotRun as error:
@@ -147,8 +145,11 @@ def merged(folder: Path, count: int) -> str:
 
 def still_running(folder: Path, engine: Engine) -> str:
     """What is still running after an interruption, and how to resume."""
-    jobs = fleets.read(folder).jobs.items() if fleets.begun(folder) else ()
-    ids = ", ".join(job.id for n, job in jobs if not fleets.is_measured(folder, n))
+    if not fleets.begun(folder):
+        return "nothing was measured"
+    asked = fleets.asked(folder)
+    jobs = fleets.read(folder).jobs.items()
+    ids = ", ".join(job.id for n, job in jobs if not fleets.is_measured(folder, n, asked))
     advice = f"jobs {ids} keep running ({engine.ends} ends them); " if ids else ""
     return advice + resuming(folder)
 

@@ -32,7 +32,7 @@ def measure_and_show(
     pool:    the processes that measure
     folder:  where the journal is, or begins; the fleet's is its parent
     shard:   which part is measured; None: all
-    file:    the options as TOML, kept next to the journal of a whole sweep
+    file:    the options as TOML, kept next to the journal of a whole sweep; empty: none are
     """
     cases = shards.cases_of_shard(plan.cases, request, shard)
     share = session.Share(shard=shard, cases=cases) if shard else None
@@ -124,6 +124,8 @@ def batch_and_dtypes(request: Request) -> str:
 
 def interruption_message(folder: Path) -> str:
     """What an interrupted sweep leaves in its folder, and how to continue."""
+    if fleets.begun(folder):
+        return f"jobs that were submitted go on; attnbench sweep --resume '{folder}' continues"
     if not storage.begun(folder):
         return "nothing was measured"
     sweep = storage.load(folder)

@@ -15,6 +15,7 @@ from attnbench.records.storage.locked import LockedFile
 from attnbench.records.storage.merging import merge
 from attnbench.records.storage.resuming import (
     completed_runs,
+    has_smaller_limits,
     machine_differences,
     refuse_other_request,
 )
@@ -29,6 +30,7 @@ __all__ = (
     "TemporaryFolder",
     "begun",
     "completed_runs",
+    "has_smaller_limits",
     "load",
     "load_results",
     "machine_differences",

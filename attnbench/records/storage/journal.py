@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from attnbench.errors import StoreError, SweepBusy
-from attnbench.records import CardFacts, Origin, Part, Planned, Run, Shard, Sweep
+from attnbench.records import CardFacts, Origin, Part, Planned, Request, Run, Shard, Sweep
 from attnbench.records.storage import schema
 from attnbench.records.storage.locked import JournalChange, LockedFile
 from attnbench.records.storage.output import ELSEWHERE, JOURNAL, explained, keep, writing
@@ -62,6 +62,8 @@ class Contents:
         assert isinstance(head, Head), "a journal begins with it"
         cases = dict[str, Planned]()
         cards = dict[str, CardFacts]()
+        request = head.request  # of the last session so far
+        asked = dict[Origin, Request]()
         # how the last session of each shard ended; None if it did not
         ended: dict[Shard | None, EndReason | None] = {}
         for _, entry, record in self.lines:
@@ -72,7 +74,10 @@ class Contents:
                     # an earlier release may have named the same case by further fields
                     cases[str(entry.data.get("id"))] = cases[case_id(case.key)] = record
                 case Start():
+                    request = record.request
                     ended[record.shard] = None
+                case Run():
+                    asked[record.origin] = request
                 case End():
                     ended[record.shard] = record.outcome
         runs, unknown = self._runs(cases)
@@ -83,7 +88,7 @@ class Contents:
         return Sweep(
             name=head.name,
             begun=first.at,
-            request=(sessions[-1] if sessions else head).request,
+            request=request,
             sessions=tuple(session.environment for session in sessions),
             cards=tuple(cards.values()),
             plan=tuple({planned.case.key: planned for planned in cases.values()}.values()),
@@ -92,6 +97,7 @@ class Contents:
             warnings=(*self.warnings, *unknown),
             shards=tuple(shards),
             over_budget=EndReason.BUDGET in ended.values(),
+            asked=asked,
         )
 
     def _runs(

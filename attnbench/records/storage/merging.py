@@ -26,9 +26,9 @@ def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
     """The sweep that the journals in the folders make, which is written to `out`.
 
     Its warnings are those of all journals. Raises `DifferentSweep` if they are not of one request,
-    kind of machine and version of attnbench, or hold different runs of the same case and round, and
-    `StoreError` if one cannot be read or written, none has cases, or `out` holds a sweep, unless it
-    is merged `again`.
+    kind of machine, version of attnbench and code of each mechanism, or hold different runs of the
+    same case and round, and `StoreError` if one cannot be read or written, none has cases, or `out`
+    holds a sweep, unless it is merged `again`.
     """
     if os.path.lexists(out / FILE) and not again:
         raise StoreError(
@@ -49,6 +49,7 @@ def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
     places = sorted(pieces, key=lambda place: pieces[place].data)  # by when they began
     sweeps = {place: pieces[place].sweep() for place in places}
     _refuse_others(sweeps)
+    _refuse_other_code(sweeps)
     ran: dict[tuple[str, Part, int], tuple[str, Run]] = {}
     for place, sweep in sweeps.items():
         for run in (run for run in sweep.runs if run.elapsed_s):
@@ -80,6 +81,20 @@ def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
         if differing:
             what = "; ".join(dict.fromkeys(differing))
             raise DifferentSweep(f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}")
+
+
+def _refuse_other_code(pieces: Mapping[str, Sweep]) -> None:
+    """Raises `DifferentSweep` where two pieces measured different code under one name."""
+    known = dict[str, tuple[str, str]]()
+    for place, sweep in pieces.items():
+        for card in (card for card in sweep.cards if card.code):
+            before, code = known.setdefault(card.mechanism, (place, card.code))
+            if code != card.code:
+                raise DifferentSweep(
+                    f"cannot merge {place!r} with {before!r}: the code of {card.mechanism} is not"
+                    " the same in both; measure all shards with one version of it, or report both"
+                    " folders"
+                )
 
 
 def _key(entry: JournalLine) -> tuple[str, ...]:

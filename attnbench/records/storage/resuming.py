@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from typing import Any
 
 from attnbench.errors import DifferentSweep
 from attnbench.records import Cause, Environment, Outcome, Request, Run, Sweep
@@ -19,16 +20,17 @@ def completed_runs(sweep: Sweep, request: Request | None = None) -> list[Run]:
     """The runs that need not be repeated under the limits of a request, by default the sweep's own.
 
     Cases for which no process ran are not done: a larger budget, limit or machine may reach them.
-    Nor are those that ended at a limit which is larger now, or whose process was killed, perhaps by
-    someone else, or as it took far longer than was predicted, perhaps on a machine that was slow
-    just then.
+    Nor are those that ended at a limit which is larger now than in their own session, or whose
+    process was killed, perhaps by someone else, or as it took far longer than was predicted,
+    perhaps on a machine that was slow just then.
     """
+    now = request or sweep.request
     return [
         run
         for run in sweep.runs
         if run.elapsed_s
         and run.cause not in NOT_ITS_OWN
-        and not ended_at_smaller_limit(run, sweep.request, request or sweep.request)
+        and not ended_at_smaller_limit(run, sweep.asked.get(run.origin, sweep.request), now)
     ]
 
 
@@ -43,6 +45,22 @@ def ended_at_smaller_limit(run: Run, before: Request, now: Request) -> bool:
     return False
 
 
+def has_smaller_limits(request: Request, fields: Mapping[str, Any]) -> bool:
+    """Whether a limit among these fields leaves more to be done than that of a request.
+
+    No limit leaves most; the closer a precision is, the more rounds it takes.
+    """
+    for name in FREE & fields.keys():
+        before = getattr(request, name)
+        now = fields[name]
+        if before is None or now == before:
+            continue
+        closer = name == "precision"
+        if now is None or (now < before if closer else now > before):
+            return True
+    return False
+
+
 def refuse_other(sweep: Sweep, start: Start) -> None:
     """Raises `DifferentSweep` unless request, shard, machine and version are those of the sweep.
 
@@ -53,21 +71,32 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
     if sweep.sessions:
         stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0])}
         new |= {"shard": start.shard or "all", **machine(start.environment)}
-    refuse_differences(sweep, stored, new)
+    refuse_differences(sweep.name, stored, new)
 
 
-def refuse_other_request(sweep: Sweep, request: Request) -> None:
-    """Raises `DifferentSweep` if a request asks for other cases than those of the sweep."""
-    refuse_differences(sweep, defining(sweep.request), defining(request))
-
-
-def refuse_differences(
-    sweep: Sweep, stored: Mapping[str, object], new: Mapping[str, object]
+def refuse_other_request(
+    name: str, before: Request, now: Request, *, same_device: bool = False
 ) -> None:
-    """Raises `DifferentSweep` if what defines the sweep is not what is asked for now."""
+    """Raises `DifferentSweep` if a request asks for other cases than that of a sweep.
+
+    name:        of the sweep
+    before:      what it was asked for
+    now:         what is asked
+    same_device: whether the kind of device is compared too, as no machine is
+    """
+    stored = defining(before)
+    new = defining(now)
+    if same_device:
+        stored["device"] = before.device
+        new["device"] = now.device
+    refuse_differences(name, stored, new)
+
+
+def refuse_differences(name: str, stored: Mapping[str, object], new: Mapping[str, object]) -> None:
+    """Raises `DifferentSweep` if what defines the named sweep is not what is asked for now."""
     if differing := differences(stored, new):
         raise DifferentSweep(
-            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differing)}); "
+            f"cannot resume {name!r} as another sweep ({'; '.join(differing)}); "
             "repeat its options on its machine, or sweep into another folder with --out"
         )
 

@@ -51,15 +51,18 @@ def request(
     return with_sizes(values, Request(**fields_of_record(Request, values), settings=settings))
 
 
-def resumed_request(stored: Request, user_options: Mapping[str, Any]) -> Request:
+def resumed_request(
+    stored: Request, user_options: Mapping[str, Any], *, elsewhere: bool = False
+) -> Request:
     """The stored request with the options of this time and today's memory; does not compare them.
 
-    Raises `UsageError`, `CannotRun`.
+    The device of one measured `elsewhere` need not be here. Raises `UsageError`, `CannotRun`.
     """
     if user_options.get("device") == AUTO:
         user_options = {**user_options, "device": stored.device}
     sizes = {name: dict.fromkeys(getattr(size, name) for size in stored.sizes) for name in SIZES}
-    memory_bytes = choose(stored.device).sampling(False, False).get("memory_limit_bytes")
+    device = (find if elsewhere else choose)(stored.device)
+    memory_bytes = device.sampling(False, False).get("memory_limit_bytes")
     settings = replace(
         stored.settings, **fields_of_record(Settings, user_options), memory_limit_bytes=memory_bytes
     )

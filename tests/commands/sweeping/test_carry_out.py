@@ -1,15 +1,24 @@
 """How a sweep is carried out: which options do not go together."""
 
+import shlex
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from attnbench.commands.sweeping.carry_out import refuse_useless, sweep_with
+from attnbench.commands.sweeping import output
+from attnbench.commands.sweeping.carry_out import folder_of, refuse_useless, sweep_with
 from attnbench.commands.sweeping.invocation import Invocation
-from attnbench.errors import UsageError
+from attnbench.errors import CannotRun, StoreError, UsageError
 from attnbench.records import Shard
+from attnbench.running import plan as planner
+from attnbench.running import session
+from attnbench.running.plan import Plan
 from attnbench.running.request.options import read
+from attnbench.running.request.requests import to_toml
 from tests.commands.commands import refused
+from tests.records.storage.recorded import RECORDED
 
 SMALL = (
     *("sweep", "--models", "fastformer,linformer", "--lengths", "16,32", "--tokens", "64"),
@@ -83,3 +92,40 @@ def test_where_and_what_is_measured_must_go_together(options, how, said):
 def test_a_sweep_that_goes_on_has_a_folder_already():
     with pytest.raises(UsageError, match="leave out --out"):
         sweep_with({}, resume="there", out=Path("elsewhere"))
+
+
+@pytest.mark.parametrize("name", ["sweep-kept.jsonl", "a copy.jsonl"])
+def test_of_a_journal_elsewhere_the_way_to_a_folder_is_told_at_once(name, tmp_path):
+    file = str(shutil.copy(RECORDED / "sweep.jsonl", tmp_path / name))
+    said = refused("sweep", "--resume", file)
+    commands = f"mkdir NEW && mv {shlex.quote(file)} NEW/sweep.jsonl"
+    assert said.endswith(f": {commands} && attnbench sweep --resume NEW")
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_the_journal_of_a_folder_stands_for_it(tmp_path):
+    file = Path(shutil.copy(RECORDED / "sweep.jsonl", tmp_path))
+    assert folder_of(str(file)) == folder_of(str(tmp_path)) == tmp_path
+    assert folder_of("missing") == Path("missing")
+    (tmp_path / "sweep.toml").write_text("rounds = 3\n")
+    with pytest.raises(StoreError, match=r"the first line of .* cannot be read"):
+        folder_of(str(tmp_path / "sweep.toml"))
+
+
+def test_options_of_a_resumption_are_not_stored_as_those_of_the_sweep(tmp_path, monkeypatch):
+    files = []
+
+    def measured(request, planned, server, folder, shard, file):
+        files.append(file)
+        raise CannotRun("enough")
+
+    monkeypatch.setattr(session, "measuring_server", lambda *how: nullcontext())
+    monkeypatch.setattr(planner, "plan", lambda request, server: Plan(cases=(), cards=()))
+    monkeypatch.setattr(output, "measure_and_show", measured)
+    options = read({"models": "fnet", "rounds": 4, "device": "cpu"})
+    with pytest.raises(CannotRun, match="enough"):
+        sweep_with(options, out=tmp_path / "new")
+    shutil.copy(RECORDED / "sweep.jsonl", tmp_path)
+    with pytest.raises(CannotRun, match="enough"):
+        sweep_with(read({"rounds": 4}), resume=str(tmp_path))
+    assert files == [to_toml(options), b""]

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.folder import Fleet
 from attnbench.commands.sweeping.invocation import Invocation, request_of
 from attnbench.devices.finding import find
 from attnbench.errors import DifferentSweep
+from attnbench.records import EngineKind, Shard
 from attnbench.records.storage.journal import Journal, load
 from attnbench.records.storage.schema import Start
 from attnbench.running.request.options import read
@@ -79,3 +82,46 @@ def test_a_recorded_sweep_is_planned_again_from_its_folder(tmp_path):
     done = here("sweep", "--resume", CROSSED, "--dry-run", cwd=tmp_path)
     assert "16 of 16 cases" in done.stdout
     assert "fastformer:eager D=32 bf16" in done.stdout
+
+
+def going_on(folder, before, **given):
+    """The request of a fleet of two shards that goes on with these options beside `--resume`."""
+    fleets.write(folder, Fleet(engine=EngineKind.SLURM, shards=2))
+    before = read({"on": "slurm", "device": "cpu", **before})
+    options = {**before, **read(given)}
+    asked = Invocation(options=options, shard=None, folder=folder, resumes=True, before=before)
+    return request_of(asked, None)
+
+
+SIZES = {"models": "fnet", "lengths": "16..64:x2", "tokens": 64, "width": 16, "heads": 2}
+
+
+def test_a_fleet_goes_on_with_its_options_in_any_words_and_new_limits(tmp_path):
+    first = going_on(tmp_path, SIZES)
+    assert going_on(tmp_path, SIZES, lengths="16,32,64", tokens="64", device="cpu") == first
+    assert going_on(tmp_path, SIZES, rounds=9) == replace(first, rounds=9)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lengths": "16..128:x2"}, "lengths: 16,32,64 there, 16,32,64,128 here"),
+        ({"models": "fnet,linformer"}, "models: fnet there, fnet,linformer here"),
+        ({"device": "cuda"}, "device: cpu there, cuda here"),
+    ],
+)
+def test_a_fleet_goes_on_as_no_other_sweep(given, said, tmp_path):
+    with pytest.raises(DifferentSweep, match=said) as refused:
+        going_on(tmp_path, SIZES, **given)
+    assert str(refused.value).startswith(f"cannot resume '{tmp_path}' as another sweep (")
+
+
+def test_a_first_budget_is_refused_until_all_shards_have_begun_with_their_samples(tmp_path):
+    first = going_on(tmp_path, SIZES)
+    with pytest.raises(DifferentSweep, match=r"sample_s: 3\.0 there, 0\.5 here"):
+        going_on(tmp_path, SIZES, budget="10m")
+    for number in (1, 2):
+        start = Start(first, SWEEP.sessions[0], Shard(number, 2))
+        with Journal(fleets.shard_folder(tmp_path, number), start):
+            pass
+    assert going_on(tmp_path, SIZES, budget="10m") == replace(first, budget_s=600.0)

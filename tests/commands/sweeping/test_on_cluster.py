@@ -1,5 +1,7 @@
 """What a sweep does on a cluster: its shards, their options, and what is said of lost ones."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from attnbench.commands.sweeping import on_cluster
@@ -10,11 +12,15 @@ from attnbench.commands.sweeping.invocation import Invocation
 from attnbench.errors import CannotRun, DifferentSweep, SweepExists, UsageError
 from attnbench.records import EngineKind, Shard
 from attnbench.records.storage.journal import load
+from attnbench.running import plan as planner
+from attnbench.running import session
+from attnbench.running.plan import Plan
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import from_toml
 from tests.commands.commands import here, refused
-from tests.commands.sweeping.cluster.shards import measured
+from tests.commands.sweeping.cluster.shards import FACTS, measured
 from tests.doubles.engine import CANCELLED, DONE, LOST, RUNNING, Engine
+from tests.running.sessions import PLAN
 
 SMALL = (
     *("sweep", "--models", "fastformer,linformer", "--lengths", "16,32", "--tokens", "64"),
@@ -110,6 +116,8 @@ def test_a_sweep_goes_on_with_its_own_engine_and_shards(tmp_path):
 def test_after_an_interruption_the_jobs_that_still_run_are_named(tmp_path):
     resumes = f"attnbench sweep --resume '{tmp_path}' continues"
     engine = Engine(tmp_path, {})
+    assert on_cluster.still_running(tmp_path, engine) == "nothing was measured"
+    fleets.prepare(tmp_path, Fleet(engine=EngineKind.SLURM, shards=2), ("true",))
     assert on_cluster.still_running(tmp_path, engine) == resumes
     jobs = {1: Job(id="5_1"), 2: Job(id="5_2")}
     fleets.prepare(tmp_path, Fleet(engine=EngineKind.SLURM, shards=2, jobs=jobs), ("true",))
@@ -124,3 +132,57 @@ def test_what_shards_have_measured_is_merged_and_counted(tmp_path, capsys):
     runs = on_cluster.merged(tmp_path, 2)
     assert runs == f"{len(load(tmp_path).runs)} runs"
     assert f"1 shard merged in {tmp_path}: {runs} of " in capsys.readouterr().err
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """No process reads cards: the plan is one that was made before."""
+    monkeypatch.setattr(session, "measuring_server", lambda *how: nullcontext())
+    monkeypatch.setattr(planner, "plan", lambda request, server: Plan(cases=PLAN, cards=FACTS))
+
+
+def test_after_an_interruption_while_shards_are_merged_the_way_to_go_on_is_told(
+    tmp_path, monkeypatch, unread
+):
+    def stopped(folder, count):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(on_cluster, "merged", stopped)
+    done = told(tmp_path, monkeypatch, 130, [RUNNING, DONE], [DONE])
+    said = f"attnbench: interrupted; attnbench sweep --resume '{tmp_path}' continues"
+    assert done.stderr.splitlines()[-1] == said
+
+
+def test_after_an_interruption_before_shards_are_driven_again_their_jobs_are_named(
+    tmp_path, monkeypatch, unread
+):
+    def stopped(request, server):
+        raise KeyboardInterrupt
+
+    told(tmp_path, monkeypatch, 2, [CANCELLED], [CANCELLED])
+    fleet = Fleet(engine=EngineKind.SLURM, shards=2, jobs={1: Job(id="5_1"), 2: Job(id="5_2")})
+    fleets.write(tmp_path, fleet)
+    monkeypatch.setattr(planner, "plan", stopped)
+    done = here("sweep", "--resume", tmp_path, code=130)
+    said = f"jobs 5_1, 5_2 keep running (scancel ends them); attnbench sweep --resume '{tmp_path}'"
+    assert done.stderr.splitlines()[-1] == f"attnbench: interrupted; {said} continues"
+
+
+def test_a_fleet_goes_on_with_new_limits_and_as_no_other_sweep(tmp_path, monkeypatch, unread):
+    told(tmp_path, monkeypatch, 2, [CANCELLED], [CANCELLED])
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("*.*")}
+    said = refused("sweep", "--resume", tmp_path, "--lengths", "16,32,64")
+    assert "as another sweep (lengths: 16,32 there, 16,32,64 here); repeat its options" in said
+    assert {file.name: file.read_bytes() for file in tmp_path.glob("*.*")} == before
+    here("sweep", "--resume", tmp_path, "--rounds", "5", code=2)
+    here("sweep", "--resume", tmp_path, code=2)
+    begun_with, now = (from_toml(tmp_path / f"{of}.toml") for of in ("sweep", "shard"))
+    assert (begun_with["rounds"], now["rounds"]) == (2, 5)
+
+
+def test_no_other_sweep_begins_where_a_fleet_has(tmp_path):
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=4))
+    for words in ((), ("--on", "slurm", "--shards", "4")):
+        said = refused(*SMALL, *words, "--out", tmp_path)
+        assert f"'{tmp_path}' already holds a sweep; --resume to continue it, --out for" in said
+    assert [file.name for file in tmp_path.iterdir()] == [fleets.FILE]

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 import attnbench
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.folder import Fleet
 from attnbench.commands.sweeping.invocation import Invocation
 from attnbench.commands.sweeping.output import decided_text, interruption_message
 from attnbench.commands.sweeping.planning import foretell
 from attnbench.errors import CannotRun
+from attnbench.records import EngineKind
 from attnbench.records.storage.journal import Journal
 from attnbench.records.storage.schema import Start
 from tests import sweeps
@@ -29,11 +32,14 @@ def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would():
 
 def test_the_advice_after_a_signal_is_true(tmp_path):
     assert interruption_message(tmp_path / "missing") == "nothing was measured"
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=4))
+    continues = f"attnbench sweep --resume '{tmp_path}' continues"
+    assert interruption_message(tmp_path) == f"jobs that were submitted go on; {continues}"
+    (tmp_path / fleets.FILE).unlink()
     made = sweeps.sweep(("fastformer",), lengths=(128,))
     with Journal(tmp_path, Start(made.request, made.sessions[0])) as journal:
         journal.append(*made.cards, *made.plan)
-    said = f"what was measured is kept; attnbench sweep --resume '{tmp_path}' continues"
-    assert interruption_message(tmp_path) == said
+    assert interruption_message(tmp_path) == f"what was measured is kept; {continues}"
 
 
 def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):

@@ -14,7 +14,7 @@ from attnbench.records.storage import journal
 from attnbench.records.storage.journal import FILE, Journal, load
 from attnbench.records.storage.merging import joined, merge
 from attnbench.records.storage.schema import Start
-from tests.commands.sweeping.cluster.shards import contents, divided, measured
+from tests.commands.sweeping.cluster.shards import FACTS, contents, divided, measured
 from tests.records.storage.recorded import entries
 from tests.running.sessions import REQUEST
 from tests.sweeps import environment
@@ -133,6 +133,21 @@ def test_another_machine_version_or_request_is_refused(shards, tmp_path, changes
     assert words in str(refused.value)
     assert str(other) in str(refused.value)
     assert not (tmp_path / "merged").exists()
+
+
+def test_shards_of_other_code_are_refused_by_the_name_of_the_mechanism(tmp_path):
+    def shard(number, code):
+        cards = (FACTS[0], replace(FACTS[1], code=code))
+        return measured(tmp_path / f"shard-{number}", Shard(number, 3), cards=cards)
+
+    unknown, one, other = shard(1, ""), shard(2, "one"), shard(3, "another")
+    name = FACTS[1].mechanism
+    with pytest.raises(DifferentSweep, match=f"the code of {name} is not the same in both") as said:
+        merge([unknown, one, other], tmp_path / "merged")
+    assert str(one) in str(said.value)
+    assert str(other) in str(said.value)
+    assert not (tmp_path / "merged").exists()
+    assert merge([unknown, one], tmp_path / "merged").runs, "an older journal has no digests"
 
 
 def test_a_shard_measured_twice_is_refused(shards, whole, tmp_path):

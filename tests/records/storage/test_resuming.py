@@ -9,6 +9,7 @@ from attnbench.records import Cause, Outcome
 from attnbench.records.storage.resuming import (
     completed_runs,
     differences,
+    has_smaller_limits,
     machine_differences,
     refuse_other,
     refuse_other_request,
@@ -64,12 +65,14 @@ def test_what_ran_out_of_memory_is_tried_again_where_there_is_more():
         settings = replace(SWEEP.request.settings, memory_limit_bytes=limit_bytes)
         return replace(SWEEP.request, settings=settings)
 
-    sweep = replace(SWEEP, runs=(full,), request=limited(1 << 30))
+    sweep = replace(SWEEP, runs=(full,), request=limited(1 << 30), asked={})
     for kept in (1 << 29, 1 << 30, (1 << 30) + (1 << 26)):  # free memory varies a little
         assert completed_runs(sweep, limited(kept)) == [full]
     for more in (1 << 31, None):
         assert completed_runs(sweep, limited(more)) == []
     assert completed_runs(replace(sweep, request=limited(None)), limited(1 << 31)) == [full]
+    later = replace(sweep, request=limited(1 << 31), asked={full.origin: limited(1 << 30)})
+    assert completed_runs(later) == [], "it had less when it ran"
 
 
 def test_machines_differ_in_what_is_told_of_both():
@@ -87,6 +90,36 @@ def test_lists_are_compared_regardless_of_their_order():
 
 
 def test_another_request_alone_is_told_without_a_machine():
-    refuse_other_request(SWEEP, replace(SWEEP.request, rounds=99, budget_s=1.0))
-    with pytest.raises(DifferentSweep, match=r"cannot resume .*\(causal: False there, True here\)"):
-        refuse_other_request(SWEEP, replace(SWEEP.request, causal=True))
+    asked = SWEEP.request
+    refuse_other_request("a", asked, replace(asked, rounds=99, budget_s=1.0, device="cuda"))
+    with pytest.raises(
+        DifferentSweep, match=r"cannot resume 'a' .*\(causal: False there, True here\)"
+    ):
+        refuse_other_request("a", asked, replace(asked, causal=True))
+    with pytest.raises(DifferentSweep, match=r"\(device: cpu there, cuda here\)"):
+        refuse_other_request("a", asked, replace(asked, device="cuda"), same_device=True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "smaller"),
+    [
+        ({}, False),
+        ({"budget_s": 60.0, "rounds": 3, "case_timeout_s": 9.0, "precision": 0.02}, False),
+        ({"budget_s": 61.0}, True),
+        ({"budget_s": None}, True),
+        ({"budget_s": 59.0}, False),
+        ({"rounds": 4}, True),
+        ({"rounds": 2}, False),
+        ({"case_timeout_s": 10.0}, True),
+        ({"precision": 0.01}, True),
+        ({"precision": None}, True),
+        ({"precision": 0.05}, False),
+        ({"tokens": 1 << 20}, False),
+    ],
+)
+def test_limits_are_smaller_than_those_that_leave_more_to_do(limits, smaller):
+    limited = {"budget_s": 60.0, "rounds": 3, "case_timeout_s": 9.0, "precision": 0.02}
+    assert has_smaller_limits(replace(SWEEP.request, **limited), limits) is smaller
+    endless = dict.fromkeys(("budget_s", "case_timeout_s", "precision"))
+    limits = {name: limit for name, limit in limits.items() if name in endless}
+    assert not has_smaller_limits(replace(SWEEP.request, **endless), limits)

@@ -32,8 +32,10 @@ def drive(
     be repeated: the stored state says which jobs still run. Raises `CannotRun`.
     """
     fleet = fleets.read(folder)
+    asked = fleets.asked(folder)
     before = engine.states([job.id for job in fleet.jobs.values()]) if fleet.jobs else {}
     jobs = {number: job for number, job in fleet.jobs.items() if before[job.id] in ACTIVE}
+    fleets.write(folder, replace(fleet, jobs=jobs))
     failed: dict[int, str] = {}
 
     def poll() -> list[JobState]:
@@ -42,23 +44,21 @@ def drive(
         tries = dict[int, int]()  # of each shard that is to start
         states = list[JobState]()  # of the unfinished shards
         for number in range(1, fleet.shards + 1):
-            if number in failed or fleets.is_measured(folder, number):
+            if number in failed or fleets.is_measured(folder, number, asked):
                 continue
             job = jobs.get(number)
             state = states_by_id[job.id] if job else JobState.UNSTARTED
             if state is JobState.CANCELLED:
                 failed[number] = "was cancelled"
             elif state is JobState.ENDED and job and job.tries >= MOST_TRIES:
-                line = last_line(tail(fleets.log(folder, number)))
-                ending = f"its last line: {line}" if line else SILENT
-                failed[number] = f"was given up after it was lost {MOST_TRIES} times; {ending}"
+                failed[number] = giving_up(folder, number)
             else:
                 states.append(state)
                 if state not in ACTIVE:
                     tries[number] = (job.tries if job else 1) + (state is JobState.ENDED)
         for number, id_ in engine.submit(folder, sorted(tries)) if tries else ():
             jobs[number] = Job(id=id_, tries=tries[number])
-            fleets.write(folder, replace(fleet, jobs={**fleet.jobs, **jobs}))
+            fleets.write(folder, replace(fleet, jobs=jobs))
         return states
 
     silent_s = OUTAGE_S  # at first it must answer
@@ -79,6 +79,13 @@ def drive(
         if states:
             pause(PAUSE_S)
     return failed
+
+
+def giving_up(folder: Path, number: int) -> str:
+    """What became of a shard that was lost too often, with the last line of its output."""
+    line = last_line(tail(fleets.log(folder, number)))
+    ending = f"its last line: {line}" if line else SILENT
+    return f"was given up after it was lost {MOST_TRIES} times; {ending}"
 
 
 def progress_of(states: Sequence[JobState], shards: int) -> str:

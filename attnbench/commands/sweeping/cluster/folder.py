@@ -1,5 +1,7 @@
 """The folder of a sweep that a cluster measures.
 
+    sweep.toml     the options that the sweep began with
+    shard.toml     the options of every shard, with the limits that were last asked for
     fleet.json     how the sweep is divided, and the last job of each shard
     job.sh         what a node runs for a shard
     machine.json   the kind of machine, which the first shard decides
@@ -7,24 +9,29 @@
     shard-1/ …     the journals
     sweep.jsonl    all of them merged
 
-Measurements are in the journals alone: a shard is done when its journal says so, and a later
-attempt continues the same journal.
+Measurements are in the journals alone: a shard is done when its journal says so under no
+smaller limits than those asked for, and a later attempt continues the same journal.
 """
 
 import os
+import re
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from attnbench.errors import DifferentSweep, StoreError, SweepBusy
-from attnbench.records import EngineKind, Environment, Many, Sweep, storage
+from attnbench.errors import DifferentSweep, StoreError, SweepBusy, SweepExists
+from attnbench.records import EngineKind, Environment, Many, Request, Sweep, storage
+from attnbench.running.request.requests import FILE as OPTIONS_BEGUN_WITH
+from attnbench.running.request.requests import fields_of_record, from_toml
 
 FILE = "fleet.json"
+OPTIONS = "shard.toml"
 MACHINE = "machine.json"
 SCRIPT = "job.sh"
 LOGS = "logs"
@@ -56,11 +63,21 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """A sweep divided into `shards`, and the job of each by its number."""
+    """A sweep divided into `shards`, and the job of each by its number.
+
+    Its jobs have a `name` that those of no other fleet have; in older files it is empty.
+    """
 
     engine: EngineKind
     shards: Many
+    name: str = ""
     jobs: Mapping[int, Job] = field(default_factory=dict)
+
+
+def job_name(folder: Path) -> str:
+    """A new name for the jobs of a fleet, which tells its folder in plain letters."""
+    told = re.sub(r"[^A-Za-z0-9_.-]", "-", folder.absolute().name)
+    return f"attnbench-{told}-{secrets.token_hex(4)}"
 
 
 def write(folder: Path, fleet: Fleet) -> None:
@@ -78,6 +95,35 @@ def read(folder: Path) -> Fleet:
 def begun(folder: Path) -> bool:
     """Whether a fleet was started in the folder."""
     return os.path.exists(folder / FILE)
+
+
+def refuse_begun(folder: Path) -> None:
+    """Raises `SweepExists` if a sweep began in the folder, here or on a cluster."""
+    if begun(folder) or storage.begun(folder):
+        raise SweepExists(folder)
+
+
+def options(folder: Path) -> dict[str, Any]:
+    """The options that a fleet began with, under those that its shards were last given.
+
+    Raises `UsageError` or `StoreError` if they cannot be read.
+    """
+    begun_with = from_toml(folder / OPTIONS_BEGUN_WITH)
+    return {**begun_with, **_options_of_shards(folder), "on": read(folder).engine}
+
+
+def asked(folder: Path) -> dict[str, Any]:
+    """What the shards were last asked for, by field of a request; only what somebody wrote.
+
+    Raises `UsageError` if it cannot be read.
+    """
+    return fields_of_record(Request, _options_of_shards(folder))
+
+
+def _options_of_shards(folder: Path) -> dict[str, Any]:
+    """The options that the shards were last given; none before they are."""
+    file = folder / OPTIONS
+    return from_toml(file) if file.exists() else {}
 
 
 @contextmanager
@@ -126,10 +172,12 @@ def stored(folder: Path, number: int) -> Sweep | None:
     return None
 
 
-def is_measured(folder: Path, number: int) -> bool:
-    """Whether a shard's journal says that it is done."""
+def is_measured(folder: Path, number: int, fields: Mapping[str, Any]) -> bool:
+    """Whether a shard ended, by its journal, and at no smaller limits than `asked` now."""
     sweep = stored(folder, number)
-    return sweep is not None and sweep.finished
+    if sweep is None or not sweep.finished:
+        return False
+    return not storage.has_smaller_limits(sweep.request, fields)
 
 
 def claim(folder: Path, environment: Environment) -> None:

@@ -47,13 +47,23 @@ class Slurm:
         run_command("sinfo", "--noheader", "--summarize")
 
     def submit(self, folder: Path, shards: Collection[int]) -> Iterator[tuple[int, str]]:
-        """One array, a task for each shard. Raises `CannotRun`."""
+        """One array, a task for each shard that has none in the queue. Raises `CannotRun`.
+
+        It may have one where an earlier array was accepted and the answer of sbatch was lost.
+        """
         folder = folder.absolute()
+        stored = fleets.read(folder).name
+        name = stored or f"attnbench-{folder.name}"
+        queued = queued_tasks(name) if stored else {}
+        yield from ((shard, queued[shard]) for shard in shards if shard in queued)
+        shards = [shard for shard in shards if shard not in queued]
+        if not shards:
+            return
         plain = Path(str(folder).replace("%", "%%"))
         array = run_command(
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append"),
             f"--array={','.join(map(str, shards))}",
-            f"--job-name=attnbench-{folder.name}",
+            f"--job-name={name}",
             f"--output={fleets.log(plain, '%a')}",
             *self.options,
             str(folder / fleets.SCRIPT),
@@ -72,6 +82,12 @@ class Slurm:
             queue = ""
         states = dict(line.split("|") for line in queue.splitlines())
         return {id_: job_state(states.get(id_, "")) for id_ in ids}
+
+
+def queued_tasks(name: str) -> dict[int, str]:
+    """The ids of the tasks of this name that wait or run, by their numbers. Raises `CannotRun`."""
+    ids = run_command("squeue", "-h", "-r", f"--name={name}", "-o", "%i").split()
+    return {int(id_.partition("_")[2]): id_ for id_ in ids}
 
 
 def job_state(state: str) -> JobState:

@@ -17,14 +17,14 @@ FACTS = (sweeps.facts("slow"), sweeps.facts("fast"))
 SLOW = {"slow": 0.4, "fast": 0.1}
 
 
-def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **machine):
+def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, cards=FACTS, **machine):
     """The folder, after a sweep on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
     own = cases_of_shard(plan, request, shard)
     fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
     with Journal(folder, Start(request, here, shard)) as journal:
         if not journal.sweep.plan:
-            journal.append(*FACTS, *plan)
+            journal.append(*cards, *plan)
         agenda = Agenda(
             request=request,
             plan=own,

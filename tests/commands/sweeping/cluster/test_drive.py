@@ -1,5 +1,7 @@
 """The driver of a fleet against an engine that runs nothing, and real journals."""
 
+from dataclasses import replace
+
 import pytest
 
 from attnbench.commands.sweeping.cluster import folder as fleets
@@ -7,8 +9,10 @@ from attnbench.commands.sweeping.cluster.drive import MOST_TRIES, drive
 from attnbench.commands.sweeping.cluster.folder import Fleet, Job
 from attnbench.errors import CannotRun
 from attnbench.records import EngineKind, Shard
+from attnbench.running.request.requests import to_toml
 from tests.commands.sweeping.cluster.shards import measured
 from tests.doubles.engine import CANCELLED, DONE, LOST, RUNNING, UNSTARTED, WAITING, Engine
+from tests.running.sessions import REQUEST
 
 
 @pytest.fixture
@@ -78,6 +82,28 @@ def test_a_shard_that_was_measured_counts_whatever_became_of_its_job(driven, tmp
     done = driven([RUNNING, DONE], [LOST])
     assert done.submitted == [(1,)]
     assert not done.failed
+
+
+def test_shards_that_ended_at_smaller_limits_are_submitted_again(driven, tmp_path):
+    for number in (1, 2, 3):
+        rounds = 5 if number == 3 else 3
+        folder = fleets.shard_folder(tmp_path, number)
+        measured(folder, Shard(number, 3), request=replace(REQUEST, rounds=rounds))
+    (tmp_path / fleets.OPTIONS).write_bytes(to_toml({"rounds": 5}))
+    more = replace(REQUEST, rounds=5)
+    done = driven([RUNNING, DONE], [RUNNING, DONE], [DONE], request=more)
+    assert done.submitted == [(1, 2)]
+    assert not done.failed
+    assert {run.round for run in fleets.stored(tmp_path, 1).runs} == {*range(5)}
+    (tmp_path / fleets.OPTIONS).write_bytes(to_toml({"rounds": 4}))
+    assert driven([LOST], [LOST], [LOST]).submitted == []
+
+
+def test_jobs_that_have_ended_are_forgotten_when_a_fleet_goes_on(driven, tmp_path):
+    jobs = {1: Job(id="5_1"), 2: Job(id="5_2")}
+    with pytest.raises(CannotRun, match="connection was lost"):
+        driven([LOST], [RUNNING], jobs=jobs, breaks_off=0)
+    assert fleets.read(tmp_path).jobs == {2: Job(id="5_2")}
 
 
 def test_jobs_that_still_run_are_found_again(driven):

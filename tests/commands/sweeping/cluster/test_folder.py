@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.commands.sweeping.cluster.folder import Fleet
-from attnbench.errors import DifferentSweep, StoreError, SweepBusy
+from attnbench.errors import DifferentSweep, StoreError, SweepBusy, SweepExists
 from attnbench.records import EngineKind
+from attnbench.running.request.requests import to_toml
 from tests.sweeps import environment
 
 CLAIM = environment()
@@ -30,6 +31,27 @@ def run(folder, *arguments, **env):
     command = ["sh", str(folder / fleets.SCRIPT), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, cwd="/")
     return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+def test_where_a_sweep_began_here_or_on_a_cluster_no_other_one_does(tmp_path):
+    fleets.refuse_begun(tmp_path)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "sweep.jsonl").write_text("begun")
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=3))
+    for folder in (tmp_path, alone):
+        with pytest.raises(SweepExists, match="--resume to continue it, --out for another folder"):
+            fleets.refuse_begun(folder)
+
+
+def test_options_are_those_that_a_fleet_began_with_under_those_of_its_shards(tmp_path):
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=3))
+    (tmp_path / "sweep.toml").write_bytes(to_toml({"shards": 3, "rounds": 3}))
+    assert fleets.asked(tmp_path) == {}
+    assert fleets.options(tmp_path) == {"on": "slurm", "shards": 3, "rounds": 3}
+    (tmp_path / fleets.OPTIONS).write_bytes(to_toml({"rounds": 4, "budget": 60.0}))
+    assert fleets.asked(tmp_path) == {"rounds": 4, "budget_s": 60.0}
+    assert fleets.options(tmp_path) == {"on": "slurm", "shards": 3, "rounds": 4, "budget": 60.0}
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"engine":"pbs","shards":1}'])

@@ -11,8 +11,10 @@ import pytest
 
 from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.commands.sweeping.cluster.engine import JobState
+from attnbench.commands.sweeping.cluster.folder import Fleet
 from attnbench.commands.sweeping.cluster.slurm import Slurm, job_state
 from attnbench.errors import CannotRun, UsageError
+from attnbench.records import EngineKind
 from attnbench.records.storage.journal import load
 from attnbench.records.units import many
 from tests.commands.sweeping.cluster import cluster as clusters
@@ -125,6 +127,37 @@ def test_what_sbatch_refuses_is_said_and_can_be_mended(idle, tmp_path):
     whole(out, 2)
 
 
+@pytest.mark.long
+def test_shards_that_have_ended_go_on_with_more_rounds(idle, tmp_path):
+    ended(begun(idle, tmp_path, "--shards", "2", *LONG))
+    whole(tmp_path, 2)
+    _, err = ended(begun(idle, tmp_path, *LONG, "--lengths", "16,32"), 2)
+    assert "as another sweep (lengths: " in err.splitlines()[-1]
+    ended(begun(idle, tmp_path, *LONG, "--rounds", "4"))
+    sweep = whole(tmp_path, 2, rounds=4)
+    assert {run.origin.attempt for run in sweep.runs} == {1, 2}
+
+
+@pytest.mark.long
+def test_what_was_accepted_without_an_answer_is_found_in_the_queue(idle, tmp_path):
+    out = tmp_path / "out"
+    mark = tmp_path / "mark"
+    real = shutil.which("sbatch")
+    silent = tmp_path / "sbatch"
+    silent.write_text(
+        f'#!/bin/sh\n{real} "$@" || exit\n[ -e {mark} ] || {{ touch {mark}; exit 1; }}\n'
+    )
+    silent.chmod(0o755)
+    env = {**idle.environment, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    options = ("--on", "slurm", "--shards", "2")
+    _, err = ended(start(out, *options, env=env), 2)
+    assert "sbatch: exit 1; attnbench sweep --resume" in err.splitlines()[-1]
+    assert fleets.read(out).jobs == {}
+    ended(start(out, *options, env=env))
+    assert len({job.id.partition("_")[0] for job in fleets.read(out).jobs.values()}) == 1
+    assert {run.origin.attempt for run in whole(out, 2).runs} == {1}
+
+
 @pytest.mark.parametrize(
     ("means", "states"),
     [
@@ -154,9 +187,14 @@ def test_options_that_do_not_parse_are_refused(tmp_path, monkeypatch):
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """Commands of Slurm that accept everything; sbatch writes down what it was given."""
-    for name, does in (("sinfo", ":"), ("sbatch", 'printf "%s\\n" "$@" > "$0.given"; echo 7')):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+    """Commands of Slurm that accept everything, and write down what they were given.
+
+    sbatch answers with 7, and squeue with the line of `squeue.answer`, if there is one.
+    """
+    queue = '[ ! -e "$0.answer" ] || { read line < "$0.answer"; echo "$line"; }'
+    for name, does in {"sinfo": ":", "sbatch": "echo 7", "squeue": queue}.items():
+        script = f'#!/bin/sh\nprintf "%s\\n" "$@" > "$0.given"\n{does}\n'
+        (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -172,6 +210,7 @@ def commands(tmp_path, monkeypatch):
 def test_a_shard_has_a_node_of_its_own_unless_it_has_a_gpu(
     options, gpus, given, tmp_path, commands
 ):
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=1))
     list(Slurm(options, gpus, cpus=2).submit(tmp_path, [1]))
     words = (tmp_path / "sbatch.given").read_text().splitlines()
     assert words[-1 - len(given) : -1] == given
@@ -179,9 +218,25 @@ def test_a_shard_has_a_node_of_its_own_unless_it_has_a_gpu(
 
 def test_a_folder_with_a_percent_sign_gets_the_logs_of_its_shards(tmp_path, commands):
     folder = tmp_path / "5 %a"
+    folder.mkdir()
+    fleets.write(folder, Fleet(engine=EngineKind.SLURM, shards=2))
     assert list(Slurm().submit(folder, [1, 2])) == [(1, "7_1"), (2, "7_2")]
     given = (tmp_path / "sbatch.given").read_text().splitlines()
     (pattern,) = (word.partition("=")[2] for word in given if word.startswith("--output="))
     # as Slurm does for task 2
     named = re.sub("%([%a])", lambda sign: {"%": "%", "a": "2"}[sign[1]], pattern)
     assert named == str(fleets.log(folder, 2))
+
+
+def test_a_shard_that_is_in_the_queue_already_is_not_submitted_again(tmp_path, commands):
+    name = fleets.job_name(tmp_path / "a, sweep")
+    assert re.fullmatch(r"attnbench-a--sweep-[0-9a-f]{8}", name)
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=3, name=name))
+    (tmp_path / "squeue.answer").write_text("6_1 6_2\n")
+    assert list(Slurm().submit(tmp_path, [1, 3])) == [(1, "6_1"), (3, "7_3")]
+    assert f"--name={name}" in (tmp_path / "squeue.given").read_text().splitlines()
+    given = (tmp_path / "sbatch.given").read_text().splitlines()
+    assert {"--array=3", f"--job-name={name}"} < {*given}
+    (tmp_path / "sbatch.given").unlink()
+    assert list(Slurm().submit(tmp_path, [2])) == [(2, "6_2")]
+    assert not (tmp_path / "sbatch.given").exists()
