@@ -108,7 +108,7 @@ def aspect_text(aspect: Aspect, verdict: "KernelVerdict") -> str:
         causal: range_text(a.tokens for a in attempts if a.causal == causal)
         for causal in causal_values(attempts)
     }
-    graded = [row.attempt.tokens for row in rows if row.compares_gradients]
+    graded = lengths_with_gradients(rows)
     if aspect is Aspect.RIGHT and graded and max(graded) < max(a.tokens for a in attempts):
         as_far = f"; gradients to N = {units.count(max(graded))}{as_far}"
     if len(set(ranges.values())) == 1:
@@ -116,6 +116,12 @@ def aspect_text(aspect: Aspect, verdict: "KernelVerdict") -> str:
     else:
         text = "; ".join(f"{mode_text(causal)} N = {lengths}" for causal, lengths in ranges.items())
     return f"{aspect} ({text}{as_far})"
+
+
+def lengths_with_gradients(rows: Iterable[PanelRow]) -> list[int]:
+    """The lengths at which gradients were compared; with a mask alone is not enough."""
+    return [row.attempt.tokens for row in rows
+            if row.compares_gradients and not row.attempt.masked]  # fmt: skip
 
 
 def causal_values(attempts: Iterable[Attempt]) -> tuple[bool, ...]:
@@ -159,7 +165,7 @@ def tried_text(verdict: "KernelVerdict") -> str:
     lengths = numbers_text(attempt.tokens for attempt in attempts)
     ways = " and ".join(map(mode_text, causal_values(attempts)))
     masked = ", masked" if any(attempt.masked for attempt in attempts) else ""
-    gradients = [row.attempt.tokens for row in rows if row.compares_gradients]
+    gradients = lengths_with_gradients(rows)
     asked = any(attempt.gradients for attempt in attempts)
     if not rows:
         return "Nothing was tried."

@@ -165,6 +165,9 @@ def test_a_verdict_names_how_far_gradients_were_compared():
     assert "right (N = 512 to 8,192; gradients to N = 512); steady" in headline(
         verdict(found(), long, STEADY)
     )
+    masked = found(tokens=8192, masked=True, inputs="masked")
+    assert "gradients to N = 512); steady" in headline(verdict(found(), long, masked, STEADY))
+    assert "gradients to N = 512" in tried_text(verdict(found(), long, masked))
     forward = replace(found(), errors={"output": 1e-7})
     assert "right (N = 512 to 8,192); steady" in headline(verdict(forward, long, STEADY))
 
