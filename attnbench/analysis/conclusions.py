@@ -109,11 +109,6 @@ class Scope:
         """Whether they are all lengths of the sweep."""
         return self.lengths == self.of_sweep
 
-    @property
-    def reaches_end(self) -> bool:
-        """Whether the longest length of the sweep is among them."""
-        return self.lengths[-1:] == self.of_sweep[-1:]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Value:

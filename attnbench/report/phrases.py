@@ -15,8 +15,9 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
     """At which lengths a series is faster than another.
 
     `all`, `128 to 512`, `from 300 [256, 512]`, `from 300 [256, 512] to 8,192` where both were not
-    timed beyond, `slower at 128`, `up to 300 [256, 512]`, `from 128 up to 300 [256, 512]` where one
-    was not timed before, `slower from 512`, `slower from 512 to 8,192`, `never`, `not known`.
+    timed beyond, `from 300 [256, 512] to 1,024 and at 8,192` where they were not in between,
+    `slower at 128`, `up to 300 [256, 512]`, `from 128 up to 300 [256, 512]` where one was not timed
+    before, `slower from 512`, `slower from 512 to 8,192`, `never`, `not known`.
     """
     if conclusion is None:
         return EMPTY
@@ -25,14 +26,13 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
     lengths = in_order(between(scope.lengths, scope.of_sweep))
     point, low, high = ("" if end is None else units.count(round(end)) for end in ends(value))
     length = units.interval(point, low, high) if low else f"≤ {high}"
-    beyond = "" if scope.reaches_end else f" to {units.count(max(scope.lengths, default=0))}"
     match conclusion.answer:
         case Answer.FROM:
-            return Cell(f"from {length}{beyond}", *ends(value))
+            return Cell(f"from {length}{_end(scope, value)}", *ends(value))
         case Answer.UP_TO:
             return Cell(f"{_begin(scope, value)}up to {length}")
         case Answer.SLOWER_FROM:
-            return Cell(f"slower from {high}{beyond}")
+            return Cell(f"slower from {high}{_end(scope, value)}")
         case Answer.ALL:
             return Cell("all")
         case Answer.NEVER:
@@ -50,6 +50,20 @@ def _begin(scope: Scope, value: Value) -> str:
     last_missing = max((n for n in before if n not in scope.lengths), default=0)
     first = next((n for n in before if n > last_missing), 0)
     return f"from {units.count(first)} " if last_missing else ""
+
+
+def _end(scope: Scope, value: Value) -> str:
+    """` to 8,192`: the last of the lengths from a value on of which none is missing, if one is.
+
+    Then those beyond it at which both were timed all the same.
+    """
+    after = [n for n in scope.of_sweep if n >= value.high]
+    first_missing = next((n for n in after if n not in scope.lengths), None)
+    if first_missing is None:
+        return ""
+    last = max((n for n in after if n < first_missing), default=round(value.high))
+    others = between([n for n in scope.lengths if n > first_missing], scope.of_sweep)
+    return f" to {units.count(last)}" + (f" and at {in_order(others)}" if others else "")
 
 
 def ends(value: Value) -> tuple[float | None, float | None, float | None]:

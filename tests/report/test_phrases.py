@@ -21,6 +21,11 @@ from tests.report.pairs import BOTH, SWEEP, pair
         (pair("a", "b", Answer.FASTER_AT, (128, 512)), "128 and 512", None),
         (pair("a", "b", Answer.FROM, **BOTH), "from 300 [256, 512]", 300.0),
         (pair("a", "b", Answer.FROM, SWEEP[:3], **BOTH), "from 300 [256, 512] to 512", 300.0),
+        (
+            pair("a", "b", Answer.FROM, (128, 256, 1024), point=180.0, low=128.0, high=256.0),
+            "from 180 [128, 256] to 256 and at 1,024",
+            180.0,
+        ),
         (pair("a", "b", Answer.FROM, high=256.0), "from ≤ 256", None),
         (pair("a", "b", Answer.UP_TO, **BOTH), "up to 300 [256, 512]", None),
         (pair("a", "b", Answer.UP_TO, SWEEP[1:], **BOTH), "from 256 up to 300 [256, 512]", None),
@@ -33,6 +38,11 @@ from tests.report.pairs import BOTH, SWEEP, pair
         (
             pair("a", "b", Answer.SLOWER_FROM, SWEEP[:3], high=256.0),
             "slower from 256 to 512",
+            None,
+        ),
+        (
+            pair("a", "b", Answer.SLOWER_FROM, (128, 512, 1024), high=128.0),
+            "slower from 128 to 128 and at 512 to 1,024",
             None,
         ),
         (pair("a", "b", Answer.NOT_KNOWN), "not known", None),
