@@ -16,7 +16,16 @@ from attnbench.errors import AttnbenchError, CannotRun, UnknownMechanism, one_li
 from attnbench.measuring.planner import facts, plan
 from attnbench.mechanisms import catalogue
 from attnbench.mechanisms.peers import installed
-from attnbench.records import PASSES, CardFacts, Level, Outcome, Planned, Workload, messages
+from attnbench.records import (
+    PASSES,
+    CardFacts,
+    Causality,
+    Level,
+    Outcome,
+    Planned,
+    Workload,
+    messages,
+)
 
 
 class CardReader:
@@ -91,7 +100,8 @@ def results_of_checks(question: messages.Verify) -> messages.Verified:
 
 def describe(name: str, card: Card, device: str) -> dict[str, Any]:
     """A card as data, with which forms run on the device or why not."""
-    w = Workload(batch=1, seq_len=1024, level=Level.ATTENTION, device=device)
+    causal = card.causality is Causality.ALWAYS
+    w = Workload(batch=1, seq_len=1024, level=Level.ATTENTION, device=device, causal=causal)
     config = card.config()
     refusals = {form: reason for form in card.forms if (reason := card.refusal(form, config, w))}
     for form, mode in product(card.forms, PASSES):

@@ -32,7 +32,7 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
         case Answer.UP_TO:
             return Cell(f"{_begin(scope, value)}up to {length}")
         case Answer.SLOWER_FROM:
-            return Cell(f"slower from {high}{_end(scope, value)}")
+            return Cell(_slower(scope, value))
         case Answer.ALL:
             return Cell("all")
         case Answer.NEVER:
@@ -45,25 +45,47 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
 
 
 def _begin(scope: Scope, value: Value) -> str:
-    """`from 1,024 `: the first of the lengths up to a value of which none is missing, if one is."""
+    """`from 1,024 `: the first of the lengths up to a value of which none is missing, if one is.
+
+    Before it those at which both were timed all the same: `at 128 and from 1,024 `.
+    """
     before = [n for n in scope.of_sweep if n <= value.low]
     last_missing = max((n for n in before if n not in scope.lengths), default=0)
+    if not last_missing:
+        return ""
     first = next((n for n in before if n > last_missing), 0)
-    return f"from {units.count(first)} " if last_missing else ""
+    others = between([n for n in scope.lengths if n < last_missing], scope.of_sweep)
+    return (f"at {in_order(others)} and " if others else "") + f"from {units.count(first)} "
+
+
+def _run(scope: Scope, value: Value) -> tuple[int, tuple[int, ...]]:
+    """The last of the lengths from a value on of which none is missing, and those beyond it."""
+    last = round(value.high)
+    for n in (n for n in scope.of_sweep if n >= value.high):
+        if n not in scope.lengths:
+            break
+        last = n
+    return last, tuple(n for n in scope.lengths if n > last)
 
 
 def _end(scope: Scope, value: Value) -> str:
-    """` to 8,192`: the last of the lengths from a value on of which none is missing, if one is.
+    """` to 8,192` where the lengths of the sweep go on, of which one is missing then.
 
-    Then those beyond it at which both were timed all the same.
+    With those beyond it at which both were timed all the same: ` to 1,024 and at 8,192`.
     """
-    after = [n for n in scope.of_sweep if n >= value.high]
-    first_missing = next((n for n in after if n not in scope.lengths), None)
-    if first_missing is None:
+    last, beyond = _run(scope, value)
+    if last == scope.of_sweep[-1]:
         return ""
-    last = max((n for n in after if n < first_missing), default=round(value.high))
-    others = between([n for n in scope.lengths if n > first_missing], scope.of_sweep)
-    return f" to {units.count(last)}" + (f" and at {in_order(others)}" if others else "")
+    others = in_order(between(beyond, scope.of_sweep))
+    return f" to {units.count(last)}" + (f" and at {others}" if others else "")
+
+
+def _slower(scope: Scope, value: Value) -> str:
+    """`slower from 512`, `slower from 512 to 8,192`, `slower at 128 and 512 to 1,024`."""
+    last, beyond = _run(scope, value)
+    if last == value.high != scope.of_sweep[-1]:
+        return f"slower at {in_order(between((last, *beyond), scope.of_sweep))}"
+    return f"slower from {units.count(round(value.high))}{_end(scope, value)}"
 
 
 def ends(value: Value) -> tuple[float | None, float | None, float | None]:

@@ -31,7 +31,7 @@ from tests.report.pairs import BOTH, SWEEP, pair
         (pair("a", "b", Answer.UP_TO, SWEEP[1:], **BOTH), "from 256 up to 300 [256, 512]", None),
         (
             pair("a", "b", Answer.UP_TO, (128, 512, 1024), point=700.0, low=512.0, high=1024.0),
-            "from 512 up to 700 [512, 1,024]",
+            "at 128 and from 512 up to 700 [512, 1,024]",
             None,
         ),
         (pair("a", "b", Answer.SLOWER_FROM, high=512.0), "slower from 512", None),
@@ -42,7 +42,7 @@ from tests.report.pairs import BOTH, SWEEP, pair
         ),
         (
             pair("a", "b", Answer.SLOWER_FROM, (128, 512, 1024), high=128.0),
-            "slower from 128 to 128 and at 512 to 1,024",
+            "slower at 128 and 512 to 1,024",
             None,
         ),
         (pair("a", "b", Answer.NOT_KNOWN), "not known", None),

@@ -193,8 +193,9 @@ def method(report: CheckReport) -> Iterator[str]:
             f"Timed by {conditions.clock} in up to {most_pairs} pairs of fresh processes, and in"
             f" up to {plan.most - most_pairs} more where that leaves doubt; changes below"
             f" {ignored} are ignored, and below the limit that a case states where its noise hides"
-            f" more; of the mean of all calls those below {units.percent(on_average)}; base and"
-            f" base differed by up to {units.percent(conditions.worst_floor)}."
+            f" more; that a case is the same excludes a change of the mean of all calls from"
+            f" {units.percent(on_average)} on; base and base differed by up to"
+            f" {units.percent(conditions.worst_floor)}."
         )
     yield f"The check took {units.seconds(conditions.elapsed_s)}."
 

@@ -222,12 +222,15 @@ def _unlike(check: Check, a: Frame, b: Frame) -> dict[int, str]:
 
 
 def _unlike_along(check: Check, cases: Frame) -> dict[int, str]:
-    """Why peaks of one series cannot be compared along its lengths, by length."""
+    """Why peaks of one series cannot be compared along its lengths, by length.
+
+    Of peaks with a prompt and of filled states those of the longest length count.
+    """
     if check.quantity != metrics.MEMORY:
         return {}
-    filled = cases.loc[cases["filled"].astype(bool), "seq_len"]
-    some = {int(n): FILLED for n in filled if len(filled) < len(cases)}
-    return {**_missed(cases), **some}
+    peaks = cases[cases[metrics.MEMORY] > 0].sort_values("seq_len")
+    other = peaks[peaks["filled"] != peaks["filled"].iloc[-1]] if len(peaks) else peaks
+    return {**_missed(cases), **{int(n): FILLED for n in other["seq_len"]}}
 
 
 def _missed(cases: Frame) -> dict[int, str]:
@@ -323,7 +326,7 @@ def _ratios(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
         one = _placed(question, " ", metrics.Unit.RATIO, value, n)
         allowed = replace(value, low=value.low / slack, high=value.high * slack)
         if one.answer is not _answer(question, allowed):
-            tie = f"; peaks within {units.percent(slack - 1)} tie"
+            tie = f"; within {units.percent(slack - 1)} of the limit, as which peaks tie"
             one = replace(one, answer=Answer.NOT_KNOWN, reason=f"{one.reason}{tie}")
         yield one
 
@@ -343,6 +346,7 @@ def _exponent(question: ClaimCheck, cases: Frame) -> Conclusion:
     lost, option = question.reaching(FEWEST_OF_A_SLOPE, Range(), measured)
     if row is None or row["tail"] == Tail.SHORT:
         reasons = "; ".join([Tail.SHORT, *dict.fromkeys(unlike.values())])
+        option = option or ("--no-fill" if FILLED in unlike.values() else "")
         return question.concluded(
             Answer.NOT_KNOWN, f": {reasons}", measured, missing=lost, decided_by=option
         )
@@ -397,7 +401,8 @@ def _crossover(question: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
     may_never = ends.high == inf and conclusion.answer is Answer.REPRODUCED
     few = len(at) < FEWEST and ends.high < inf
     if conclusion.answer is Answer.NOT_KNOWN or may_never or few:
-        option = option or (f"--lengths {at[0]}..{2 * at[-1]}:x2" if may_never else "")
+        beyond = f"--lengths {at[0]}..{2 * at[-1]}:x2" if ends.high == inf and not lost else ""
+        option = option or beyond
         yield question.concluded(
             Answer.NOT_KNOWN, conclusion.reason.removeprefix(question.label), at, ends, lost, option
         )
@@ -431,7 +436,10 @@ def _placed(
 def _answer(question: ClaimCheck, value: Value) -> Answer:
     """Where the interval of a number lies: as the claim says, elsewhere, or not in one of both."""
     meant = question.check.value
-    if meant.low <= value.low and value.high <= meant.high:
+    # exact counts may be equal, and are not less then
+    if question.check.predicate == "less" and value.low == value.high == meant.high:
+        answer = Answer.CONTRADICTED
+    elif meant.low <= value.low and value.high <= meant.high:
         answer = Answer.COUNTED if question.check.counted else Answer.REPRODUCED
     elif value.high < meant.low or value.low > meant.high:
         answer = Answer.CONTRADICTED

@@ -10,8 +10,9 @@ NOTE = (
     "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
     " it lies elsewhere; true of exact counts: the number of multiplications of the mechanism, or"
     " another exact count, grows or compares as claimed; times, if the claim is of them, do not"
-    " show it yet. The source had another machine, code and sizes: for a number without a range,"
-    " half to twice of it is allowed."
+    " show it yet. A power of times that is reproduced is the average one over the lengths that are"
+    " named; one that is contradicted is so at both ends of them. The source had another machine,"
+    " code and sizes: for a number without a range, half to twice of it is allowed."
 )
 ORDER = (Answer.REPRODUCED, Answer.COUNTED, Answer.NOT_KNOWN, Answer.CONTRADICTED)
 

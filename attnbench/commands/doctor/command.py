@@ -21,6 +21,8 @@ from attnbench.report import machine
 if TYPE_CHECKING:
     from attnbench.running.pool import Pool
 
+UNMEASURED = "not measured: too little memory was free"
+
 
 def doctor(
     device: str = shared_option("device", "auto", OTHERS),
@@ -69,9 +71,13 @@ def machine_facts(device: Device, here: Environment) -> dict[str, str]:
         "memory": f"{units.size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,
-        "arithmetic": f"{units.flops(here.matmul_flops or 0)}/s, float32 product of square matrices"
-        f" of {device.matmul_size:,} rows",
-        "bandwidth": f"{units.size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
+        "arithmetic": f"{units.flops(here.matmul_flops)}/s, float32 product of square matrices"
+        f" of {device.matmul_size:,} rows"
+        if here.matmul_flops
+        else UNMEASURED,
+        "bandwidth": f"{units.size(here.copy_bytes)}/s, reads and writes of a large copy"
+        if here.copy_bytes
+        else UNMEASURED,
     }
     if here.device_memory_bytes:
         free = units.size(here.device_memory_bytes)

@@ -8,7 +8,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Sweep, modes, storage
 from attnbench.running import session
 from attnbench.running.plan import Plan, plan
-from attnbench.running.request.options import read
+from attnbench.running.request.options import flag, read
 from attnbench.running.request.requests import request
 from attnbench.running.session import measuring_server
 from attnbench.running.sweep import Progress
@@ -30,6 +30,10 @@ def at_levels(
     observe: called as a race goes on.
     Raises `UsageError` unless they mean one case of each, and `CannotRun` if these run at no level.
     """
+    for name in ("width", "heads", "dtype"):
+        if len(values := options.get(name) or ()) > 1:
+            listed = ",".join(map(str, values))
+            raise UsageError(f"{flag(name)} {listed}: give one; explain compares two cases")
     pair_options = {**options, **read({"models": f"{a},{b}", "lengths": length})}
     if len(modes_ := pair_options.get("mode", modes.BOTH)) > 1:
         raise UsageError("explain takes one mode: " + " or ".join(modes_))

@@ -26,7 +26,7 @@ def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
     timed = [level for level in levels if level.conclusion.scope.lengths]
     last = timed[-1]
     times = " against ".join(units.seconds(row[metrics.TIME]) for row in (last.a, last.b))
-    yield f"At level {last.level}, {_compared(last)}: {times}."
+    yield f"At level {_level(last, last)}, {_compared(last)}: {times}."
     more = [_apart(one, last) for one in timed]
     yield f"The difference is {'; '.join(more)}."
     for one in levels:
@@ -101,7 +101,8 @@ def _level(level: LevelCosts, titled: LevelCosts) -> str:
         for one, usual in ((level.a, titled.a), (level.b, titled.b))
         if one["series"] != usual["series"]
     ]
-    return f"{level.level} ({', '.join(ran)})" if ran else level.level
+    text = f"{level.level}{cost_tables.per_layer(level.cases)}"
+    return f"{text} ({', '.join(ran)})" if ran else text
 
 
 def _cell(key: str, row: Row) -> grid.Cell:

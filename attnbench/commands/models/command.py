@@ -13,7 +13,7 @@ from attnbench.commands.stopping import stoppable
 from attnbench.devices import AUTO, choose
 from attnbench.errors import UsageError
 from attnbench.mechanisms import catalogue
-from attnbench.records import selection, units
+from attnbench.records import PASSES, selection, units
 from attnbench.report import grid
 from attnbench.running.request.completion import mechanism_or_group
 
@@ -139,7 +139,9 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def class_in_words(family: str) -> str:
-    """`FP+M (fixed patterns, memory)` of the class `FP+M`."""
+    """`FP+M (fixed patterns, memory)` of the class `FP+M`; nothing of what is in no class."""
+    if family == units.NOTHING:
+        return ""
     return f"{family} ({', '.join(CLASSES[code] for code in family.split('+'))})"
 
 
@@ -154,7 +156,8 @@ def show_one(row: Mapping[str, Any]) -> None:
     shown(f"\n{heading:10} {', '.join(dict.fromkeys(filter(None, cited)))}")
     if row["declared"]:
         family = class_in_words(row["class"])
-        shown(f"Class      {family}; {row['complexity']}; causal: {row['causal']}")
+        costs = "; ".join(filter(None, (family, row["complexity"])))
+        shown(f"Class      {costs}; causal: {row['causal']}")
     else:
         shown(f"Costs      unknown until it is measured; causal: {row['causal']}")
     legend = []
@@ -176,6 +179,9 @@ def show_one(row: Mapping[str, Any]) -> None:
     width = max(map(len, row["forms"]))
     for form, says in row["forms"].items():
         parts = [says]
+        for mode in PASSES if says == "runs" else ():
+            if reason := row["refused"].get(f"{form} in {mode}"):
+                parts.append(f"not in {mode}: {reason}")
         if form == row["default"]:
             parts.append("the default here")
         if (known := row["packages"].get(form)) and known["version"]:

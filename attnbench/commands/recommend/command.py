@@ -21,6 +21,7 @@ def recommend(
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
+    from attnbench.analysis import Answer
     from attnbench.commands.recommend.analysis import fitting, recommend, recommendations
     from attnbench.commands.recommend.page import ranking, recommended
 
@@ -38,5 +39,5 @@ def recommend(
         console.show(
             *names.with_labels([ranking(rows)], analysis.answers.series, analysis.suspects)
         )
-    if limit and rows["excluded"].all():
+    if limit and not any(one.answer is Answer.FITS for one in fitting(analysis, at, limit)):
         raise typer.Exit(1)

@@ -4,7 +4,8 @@ from attnbench.analysis import Answer, Conclusion, Expected, Frame, Row
 from attnbench.records import metrics, units
 from attnbench.report import cost_tables, grid, phrases, styles
 
-STACKS = "Peaks are per layer here, and --memory limits that of all layers of a stack."
+ONE_CASE = "Peaks, and so --memory, are of one case, not of a whole language model."
+STACKS = "Peaks are per layer here; --memory limits that of all layers of one case."
 
 
 def recommended(conclusion: Conclusion, block: Frame) -> str:
@@ -50,6 +51,14 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
 def ranking(advice: Frame) -> grid.Table:
     """A row for each series, in the order of `recommend`."""
     length = units.count(advice["seq_len"].iloc[0])
+    per_layer = cost_tables.per_layer(advice)
+    unranked = (advice["ratio"].notna() & advice["rank"].isna()).any()
+    notes = [
+        "Series that tie share a rank; intervals of ratios hold at 95 % for all pairs at once.",
+        *(["After one round there are no intervals, and no ranks."] if unranked else []),
+        STACKS if per_layer else ONE_CASE,
+        *([cost_tables.MISSED["uncounted"][1]] if any(advice["uncounted"]) else []),
+    ]
     return grid.table(
         advice.to_dict("records"),
         [
@@ -64,12 +73,8 @@ def ranking(advice: Frame) -> grid.Table:
             grid.Column.words("Excluded", "excluded"),
         ],
         name="ranking",
-        title=f"Ranking at N = {length}{cost_tables.per_layer(advice)}",
-        note="Series that tie share a rank; intervals of ratios hold at 95 % for all pairs at once."
-        " After one round there are no intervals, and no ranks. Peaks, and so --memory, are of one"
-        " case, not of a whole language model."
-        + (f" {STACKS}" if cost_tables.per_layer(advice) else "")
-        + (f" {cost_tables.MISSED['uncounted'][1]}" if any(advice["uncounted"]) else ""),
+        title=f"Ranking at N = {length}{per_layer}",
+        note=" ".join(notes),
     )
 
 

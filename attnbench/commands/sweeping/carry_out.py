@@ -63,7 +63,7 @@ def sweep_with(
     invocation = Invocation(
         options=options, shard=part, folder=folder, resumes=bool(resume), before=before
     )
-    refuse_useless(invocation, trace, dry_run)
+    refuse_useless(invocation, trace, dry_run, plan_as_json)
     console.begin("reading mechanisms")
     carry_out(invocation, request_of(invocation, earlier), trace, dry_run, show, plan_as_json)
 
@@ -147,9 +147,20 @@ def carry_out(
             show(folder, measured)
 
 
-def refuse_useless(invocation: Invocation, trace: str | None, dry_run: bool) -> None:
-    """Raises `UsageError` if options have no effect together."""
-    flags = {"shard": invocation.shard, "trace": trace is not None, "dry_run": dry_run}
+def refuse_useless(invocation: Invocation, trace: str | None, dry_run: bool, as_json: bool) -> None:
+    """Raises `UsageError` if options have no effect together.
+
+    invocation: what the command line asks of a sweep.
+    trace: the case to profile, and nothing else.
+    dry_run: only print the plan.
+    as_json: print data in place of tables.
+    """
+    flags = {
+        "shard": invocation.shard,
+        "trace": trace is not None,
+        "dry_run": dry_run,
+        "json": as_json and not dry_run,
+    }
     names = {name for name, value in {**invocation.options, **flags}.items() if value}
     refuse(conflicts(invocation, dry_run), names)
 
@@ -180,6 +191,11 @@ def conflicts(invocation: Invocation, dry_run: bool) -> Iterator[Conflict]:
         given=("trace",),
         with_=("on", "shard", "dry_run", "cold"),
         reason="--trace only profiles one case here; leave out --on, --shard, --dry-run and --cold",
+    )
+    yield Conflict(
+        given=("json",),
+        with_=("shard", "trace"),
+        reason="--json has no effect with --shard and --trace, which print no results",
     )
     yield Conflict(
         given=("on",),

@@ -145,7 +145,8 @@ def test_the_page_ends_with_how_it_was_measured_in_sentences():
         " Timed by process CPU time in up to"
         " 10 pairs of fresh processes, and in up to 54 more where that leaves doubt; changes below"
         " 2.0 % are ignored, and below the limit that a case states where its noise hides more;"
-        " of the mean of all calls those below 5.0 %; base and base differed by up to 0.2 %."
+        " that a case is the same excludes a change of the mean of all calls from 5.0 % on; base"
+        " and base differed by up to 0.2 %."
         " The check took 48.1 s."
     )
     assert list(check_page.method(report(SLOWER))) == []

@@ -134,8 +134,24 @@ def test_peaks_behind_a_prompt_and_a_filled_state_are_not_compared():
         found = judged(filled, less, mode="decode")
         assert (found.answer, found.decided_by) == ("not known", "--no-fill")
         assert "a filled state lacks the peak of a prompt" in found.reason
-        answer = "not known" if length else "reproduced"
-        assert judged(filled, grows, mode="decode").answer == answer
+        assert judged(filled, grows, mode="decode").answer == "reproduced", "at filled lengths"
+
+
+def test_an_exponent_of_peaks_is_of_the_states_of_the_longest_length():
+    whole = decoded({"fastformer": lambda n: 4096}, lengths=LENGTHS)
+    plan = [replace(line, filled=line.case.workload.seq_len >= LENGTHS[-2]) for line in whole.plan]
+    found = judged(analyse(replace(whole, plan=tuple(plan))), "exponent,fastformer,,memory,,1",
+                   mode="decode")  # fmt: skip
+    assert (found.answer, found.decided_by) == ("not known", "--no-fill")
+    assert found.reason.endswith("too few lengths; a filled state lacks the peak of a prompt")
+
+
+def test_equal_counts_are_not_less():
+    same = analyse(sweep(("fastformer", "linformer"), lengths=LENGTHS))
+    same.__dict__["judged"] = same.judged.assign(core_flops=1e9)
+    checks = ("less,fastformer,linformer,core_flops,,", "less,linformer,fastformer,core_flops,,")
+    for check in checks:
+        assert judged(same, check).answer == "contradicted"
 
 
 @pytest.mark.parametrize(("factor", "answers"), [
@@ -158,7 +174,7 @@ def test_peaks_that_tie_decide_nothing(lab, factor, answers):
     found = [judged(analyse(larger), check) for check in checks]
     assert tuple(one.answer for one in found) == answers
     if answers == ("not known", "not known"):
-        assert all("; peaks within 1.0 % tie" in one.reason for one in found)
+        assert all("; within 1.0 % of the limit, as which peaks tie" in one.reason for one in found)
         assert {one.decided_by for one in found} == {""}
 
 

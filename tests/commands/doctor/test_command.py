@@ -47,6 +47,11 @@ def test_a_machine_is_described_with_its_rates_and_its_clock():
     assert not {"GPU", "GPU memory", "warning"} & {*found}
 
 
+def test_a_rate_that_was_not_measured_is_no_zero():
+    found = facts(matmul_flops=None, copy_bytes=None)
+    assert {found["arithmetic"], found["bandwidth"]} == {"not measured: too little memory was free"}
+
+
 def test_a_gpu_has_its_memory_its_settings_and_its_own_clock():
     found = facts("cuda", device_memory_bytes=1 << 30, driver="580", cuda="13", tf32=True)
     assert found["GPU memory"] == "1.000 GiB free, driver 580"

@@ -39,6 +39,12 @@ def test_two_cases_are_compared_and_no_other_number():
             refuse([plan("a", "b"), plan(*names)])
 
 
+@pytest.mark.parametrize("several", [{"width": "16,32"}, {"dtype": "fp32,bf16"}])
+def test_several_sizes_are_refused_before_anything_runs(several):
+    with pytest.raises(UsageError, match="give one; explain compares two cases"):
+        at_levels("fnet", "fnet", 16, read({**SMALL, **several}))
+
+
 def test_cases_that_run_at_one_level_are_compared_there():
     gone = plan("a", "b", refusal="no causal form")
     refuse([gone, plan("a", "b")])

@@ -57,3 +57,10 @@ def test_what_is_suspect_is_marked_and_not_called_faster():
     assert f"the time of fastformer:eager {SUSPECT}, which is not known to be" in first
     assert "fastformer:eager ignored tokens of its input" in first
     assert costs([found]).title.endswith(f"B fastformer:eager {SUSPECT}")
+
+
+def test_costs_of_a_stack_are_said_to_be_per_layer(levels):
+    assert "per layer" not in " ".join(sentences(levels))
+    core = levels[0]
+    stacked = replace(core, a={**core.a, "depth": 4})
+    assert next(sentences([stacked])).startswith("At level core per layer, ")

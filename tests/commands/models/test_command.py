@@ -1,5 +1,6 @@
 """What `attnbench models` takes and how it prints one mechanism."""
 
+import io
 import json
 import re
 
@@ -7,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from attnbench.commands import console
-from attnbench.commands.models.command import class_in_words, named
+from attnbench.commands.models.command import class_in_words, named, show_one
 from attnbench.errors import UsageError
 from attnbench.mechanisms import linformer
 from attnbench.mechanisms.catalogue.presets import GROUPS, group
@@ -75,6 +76,24 @@ def test_classes_are_written_out():
     assert "Class      FP+M (fixed patterns, memory); O(N·K·d); causal: never" in shown
     for family in set(Family) - {Family.UNKNOWN}:
         assert class_in_words(family).startswith(f"{family} (")
+
+
+@pytest.mark.parametrize("name", ["feed_forward", "stack(2*transformer+fastformer)"])
+def test_what_is_in_no_class_of_the_survey_has_none(name):
+    line = here("models", name).stdout.partition("Class")[2].partition("\n")[0]
+    assert "causal: " in line
+    assert "–" not in line
+
+
+def test_a_mode_that_a_form_refuses_is_told_beside_it(monkeypatch):
+    """Of a kernel that computes no gradients on a CPU, where it is compiled at all."""
+    form = {"flex": "runs"}
+    row = json.loads(here("models", "transformer", "--json").stdout)
+    row |= {"forms": form, "refused": {"flex in training": "no backward pass"}, "packages": {}}
+    screen = Console(width=200, file=io.StringIO())
+    monkeypatch.setattr(console, "out", lambda: screen)
+    show_one(row)
+    assert "flex  runs; not in training: no backward pass" in screen.file.getvalue()
 
 
 def test_a_module_of_a_user_has_no_empty_lines(tmp_path):

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.analysis import analyse
+from attnbench.commands.recommend import command
+from attnbench.records.storage.journal import load
 from tests.commands.commands import here, refused
 
 DATA = Path(__file__).parents[2] / "data" / "small"  # N = 512, 2,048 and 8,192
@@ -66,3 +69,16 @@ def test_a_mistake_is_one_line_with_the_way_out(arguments, message):
 def test_a_limit_that_is_empty_is_refused():
     done = here("recommend", DATA, "--length", "512", "--memory", "", code=2)
     assert "--memory '' is not a size of memory" in done.stderr
+
+
+def test_what_fits_and_may_not_be_ranked_is_no_failure(monkeypatch):
+    """As times of a GPU that include launches, in every case of the length."""
+
+    def analysed(folder):
+        found = analyse(load(Path(folder)))
+        found.__dict__["cases"] = found.cases.assign(shows_launches=True)
+        return found
+
+    monkeypatch.setattr(command, "analysed", analysed)
+    assert "nothing that may be ranked" in recommended("--length", "512", "--memory", "1TiB").stdout
+    recommended("--length", "512", "--memory", "1MiB", code=1)

@@ -34,6 +34,7 @@ SMALL = (
         (("--shards", "3"), "--shards needs --on or --dry-run"),
         (("--shard", "1/2", "--on", "slurm"), "give one"),
         (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
+        (("--shard", "1/2", "--json"), "--json has no effect with --shard and --trace"),
         (("--shard", "1/2", "--slurm", "-t 1"), "--slurm needs --on slurm"),
         (
             ("--on", "slurm", "--shards", "2", "--device", "auto"),
@@ -56,7 +57,7 @@ def refused_together(options, **how):
     trace, dry_run = how.pop("trace", None), how.pop("dry_run", False)
     invocation = Invocation(options=read(options), shard=shard, folder=Path("x"), resumes=False)
     try:
-        refuse_useless(invocation, trace, dry_run)
+        refuse_useless(invocation, trace, dry_run, as_json=False)
     except UsageError as error:
         return str(error)
     return ""
