@@ -55,8 +55,8 @@ def sweep_with(
     options = {**(from_toml(config) if config else {}), **user_options}
     before = earlier = None
     if resume and fleets.begun(folder):  # a fleet has no journal: its options come from files
-        before = fleets.options(folder)
-        options = {**before, **options}
+        before = fleets.options_begun_with(folder)
+        options = {**fleets.options(folder), **options}
     elif resume:
         earlier = storage.load(folder)
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None

@@ -15,7 +15,7 @@ class Invocation:
     """What the command line asks of a sweep, but for the request.
 
     `options` are the typed values of those that someone gave, by name; `before` are those that the
-    fleet had which goes on, if one does.
+    fleet began with which goes on, if one does.
     """
 
     options: Mapping[str, Any]
@@ -48,7 +48,7 @@ def request_of(invocation: Invocation, earlier: Sweep | None) -> Request:
 
 
 def request_of_fleet(invocation: Invocation, before: Mapping[str, Any]) -> Request:
-    """The request of a fleet that goes on, whose options were others `before`.
+    """The request of a fleet that goes on, which began with other options `before`.
 
     Shards that have begun take over new limits and nothing else; the others will begin with the
     options as they are now, which must then ask for the same. Raises `UsageError`, `StoreError`, or
@@ -58,7 +58,7 @@ def request_of_fleet(invocation: Invocation, before: Mapping[str, Any]) -> Reque
     shards = range(1, fleets.read(folder).shards + 1)
     first = request(before, divided=True, elsewhere=True)
     new = resumed_request(first, invocation.options, elsewhere=True)
-    if not all(fleets.stored(folder, number) for number in shards):
+    if not all(storage.begun(fleets.shard_folder(folder, number)) for number in shards):
         new = request(invocation.options, divided=True, elsewhere=True)
     storage.refuse_other_request(str(folder), first, new, same_device=True)
     return new

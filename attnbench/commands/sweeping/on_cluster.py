@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from attnbench.errors import CannotRun, DifferentSweep, Incomplete, UsageError
 from attnbench.records import Cluster, EngineKind, Planned, Request, Sweep, storage, units
 from attnbench.running import shards
 from attnbench.running.request.options import options
-from attnbench.running.request.requests import FILE, to_toml
+from attnbench.running.request.requests import FILE, from_toml, to_toml
 
 
 def engine_of(invocation: Invocation, request: Request) -> Engine:
@@ -84,7 +85,8 @@ def run_fleet(
 ) -> None:
     """Run every shard to its end and merge them in the folder, next to the sweep's options.
 
-    Raises `CannotRun`, and `Incomplete` if not all were measured, after they were reported.
+    Raises `CannotRun`, `DifferentSweep` if the shards cannot be merged, and `Incomplete` if not all
+    were measured, after they were reported.
 
     invocation: options and folder of the sweep
     fleet:      how it is divided, with the jobs so far
@@ -102,9 +104,11 @@ def run_fleet(
         f" predicted {predicted}; into {folder}"
     )
     with fleets.driven(folder), stoppable(lambda: still_running(folder, engine)):
-        if not invocation.resumes:
+        if invocation.resumes:
+            fleet = fleets.read(folder)  # another process may have driven it until now
+        else:
             fleets.refuse_begun(folder)
-            storage.output.write(folder / FILE, to_toml(invocation.options))
+            write_options(folder, invocation.options)
         shard_options = options_of_shards(invocation.options, request.device)
         storage.output.write(folder / fleets.OPTIONS, shard_options)
         # last: where a fleet has begun, its options are there
@@ -113,25 +117,55 @@ def run_fleet(
             failed = run_shards(folder, engine, console.err().print)
         except CannotRun as error:
             raise CannotRun(f"{error}; {still_running(folder, engine)}") from error
-    runs = merged(folder, fleet.shards)
-    if failed:
-        number, reason = min(failed.items())
-        more = f" (and {units.many(len(failed) - 1, 'other')})" if len(failed) > 1 else ""
-        sentence = f"shard {number}/{fleet.shards}{more} {reason}; {{}}; {resuming(folder)}"
+    lost = lost_shards(failed, fleet.shards)
+    try:
+        runs = merged(folder, fleet.shards)
+    except DifferentSweep as error:
+        raise DifferentSweep(f"{lost}{error}") from error
+    if lost:
         if not runs:
-            raise CannotRun(sentence.format("nothing was measured"))
+            raise CannotRun(f"{lost}nothing was measured; {resuming(folder)}")
         show(folder, storage.load(folder))
-        raise Incomplete(sentence.format(f"merged: {runs}"))
+        raise Incomplete(f"{lost}merged: {runs}; {resuming(folder)}")
+
+
+def write_options(folder: Path, user_options: Mapping[str, Any]) -> None:
+    """Store what repeats the sweep. Raises `StoreError`.
+
+    A file that says the same is left as the user wrote it; engine and number of shards are in the
+    fleet's state too, so it need not name them.
+    """
+    in_state = {name: user_options[name] for name in ("on", "shards") if name in user_options}
+    with suppress(UsageError):
+        if {**in_state, **from_toml(folder / FILE)} == user_options:
+            return
+    storage.output.write(folder / FILE, to_toml(user_options))
+
+
+def lost_shards(failed: Mapping[int, str], count: int) -> str:
+    """The beginning of a message on `failed` shards of so many, by number; empty without any."""
+    if not failed:
+        return ""
+    number, reason = min(failed.items())
+    more = f" (and {units.many(len(failed) - 1, 'other')})" if len(failed) > 1 else ""
+    return f"shard {number}/{count}{more} {reason}; "
 
 
 def merged(folder: Path, count: int) -> str:
-    """Merge what the shards measured, say so, and return how many runs these are."""
+    """Merge what the shards measured, say so, and return how many runs these are.
+
+    Raises `StoreError`, or `DifferentSweep` if they are not of one sweep.
+    """
     sweeps = {n: fleets.stored(folder, n) for n in range(1, count + 1)}
     stored = [number for number, sweep in sweeps.items() if sweep and sweep.plan]
     if not stored:
         return ""
+    anew = f"{resuming(folder)} with that shard measured anew"
     merged_sweep = storage.merge(
-        [fleets.shard_folder(folder, n) for n in stored], folder, again=True
+        [fleets.shard_folder(folder, n) for n in stored],
+        folder,
+        again=True,
+        way_out=f"move one of the two folders away, and {anew}",
     )
     runs = units.many(len(merged_sweep.runs), "run")
     hosts = {run.origin.host for run in merged_sweep.runs}

@@ -76,8 +76,11 @@ class Contents:
                 case Start():
                     request = record.request
                     ended[record.shard] = None
+                case Run(origin=origin) if origin == Origin():
+                    asked[origin] = request
                 case Run():
-                    asked[record.origin] = request
+                    # merged, later ones may follow the start of another shard
+                    asked.setdefault(record.origin, request)
                 case End():
                     ended[record.shard] = record.outcome
         runs, unknown = self._runs(cases)

@@ -18,17 +18,25 @@ from attnbench.records.storage.schema import JournalLine
 
 KEPT_APART = (
     "only shards of one request, measured by one version of attnbench on one kind of machine, are"
-    " one sweep; report both folders"
+    " one sweep"
 )
+REPORT_BOTH = "report both folders"
 
 
-def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
+def merge(
+    folders: Sequence[Path], out: Path, *, again: bool = False, way_out: str = REPORT_BOTH
+) -> Sweep:
     """The sweep that the journals in the folders make, which is written to `out`.
 
     Its warnings are those of all journals. Raises `DifferentSweep` if they are not of one request,
     kind of machine, version of attnbench and code of each mechanism, or hold different runs of the
     same case and round, and `StoreError` if one cannot be read or written, none has cases, or `out`
     holds a sweep, unless it is merged `again`.
+
+    folders: of the journals
+    out:     the folder of the merged sweep
+    again:   whether `out` may hold a sweep, which is replaced
+    way_out: what the error advises where the journals are not of one sweep
     """
     if os.path.lexists(out / FILE) and not again:
         raise StoreError(
@@ -39,17 +47,17 @@ def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
     if not any(piece.sweep().plan for piece in pieces.values()):
         load_results(folders[0])  # which says that it has no cases
     then = f"{output.ELSEWHERE}; the merged journals are intact"
-    output.fill(out, {FILE: joined(pieces, out.name)}, then=then)
+    output.fill(out, {FILE: joined(pieces, out.name, way_out)}, then=then)
     warnings = dict.fromkeys(line for piece in pieces.values() for line in piece.sweep().warnings)
     return replace(load(out), warnings=tuple(warnings))
 
 
-def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
-    """The journal of all pieces, a sweep of this name. Raises `DifferentSweep`."""
+def joined(pieces: Mapping[str, Contents], name: str, way_out: str = REPORT_BOTH) -> bytes:
+    """The journal of all pieces, a sweep of this name. Raises `DifferentSweep` with a way out."""
     places = sorted(pieces, key=lambda place: pieces[place].data)  # by when they began
     sweeps = {place: pieces[place].sweep() for place in places}
-    _refuse_others(sweeps)
-    _refuse_other_code(sweeps)
+    _refuse_others(sweeps, way_out)
+    _refuse_other_code(sweeps, way_out)
     ran: dict[tuple[str, Part, int], tuple[str, Run]] = {}
     for place, sweep in sweeps.items():
         for run in (run for run in sweep.runs if run.elapsed_s):
@@ -68,7 +76,7 @@ def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
     return b"".join(map(schema.seal, (head, *kept.values())))
 
 
-def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
+def _refuse_others(pieces: Mapping[str, Sweep], way_out: str) -> None:
     """Raises `DifferentSweep` unless request, machine and version are the same."""
     (first, reference), *_ = pieces.items()
     for place, sweep in pieces.items():
@@ -80,10 +88,12 @@ def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
             differing += differences(sessions[0], session)
         if differing:
             what = "; ".join(dict.fromkeys(differing))
-            raise DifferentSweep(f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}")
+            raise DifferentSweep(
+                f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}; {way_out}"
+            )
 
 
-def _refuse_other_code(pieces: Mapping[str, Sweep]) -> None:
+def _refuse_other_code(pieces: Mapping[str, Sweep], way_out: str) -> None:
     """Raises `DifferentSweep` where two pieces measured different code under one name."""
     known = dict[str, tuple[str, str]]()
     for place, sweep in pieces.items():
@@ -92,8 +102,7 @@ def _refuse_other_code(pieces: Mapping[str, Sweep]) -> None:
             if code != card.code:
                 raise DifferentSweep(
                     f"cannot merge {place!r} with {before!r}: the code of {card.mechanism} is not"
-                    " the same in both; measure all shards with one version of it, or report both"
-                    " folders"
+                    f" the same in both; measure all shards with one version of it, or {way_out}"
                 )
 
 

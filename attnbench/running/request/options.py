@@ -43,6 +43,7 @@ class Option:
     field: str
     record: type[Any]
     flag: bool  # on or off
+    limit: bool  # whether a sweep that goes on may have another
     default: Any  # which what the program chooses replaces
     panel: HelpPanel
     help: str
@@ -83,6 +84,7 @@ def options() -> Mapping[str, Option]:
                 field=entry.name,
                 record=record,
                 flag=entry.type in (bool, bool | None),
+                limit=entry.metadata.get("limit", False),
                 default=(default,) if default and entry.name in SIZES else default,
                 panel=entry.metadata["panel"],
                 help=entry.metadata["help"],

@@ -11,7 +11,7 @@ from attnbench.commands.sweeping.invocation import Invocation, request_of
 from attnbench.devices.finding import find
 from attnbench.errors import DifferentSweep
 from attnbench.records import EngineKind, Shard
-from attnbench.records.storage.journal import Journal, load
+from attnbench.records.storage.journal import FILE, Journal, load
 from attnbench.records.storage.schema import Start
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
@@ -85,7 +85,7 @@ def test_a_recorded_sweep_is_planned_again_from_its_folder(tmp_path):
 
 
 def going_on(folder, before, **given):
-    """The request of a fleet of two shards that goes on with these options beside `--resume`."""
+    """The request of a fleet of two shards that goes on with these options beside its first."""
     fleets.write(folder, Fleet(engine=EngineKind.SLURM, shards=2))
     before = read({"on": "slurm", "device": "cpu", **before})
     options = {**before, **read(given)}
@@ -124,4 +124,13 @@ def test_a_first_budget_is_refused_until_all_shards_have_begun_with_their_sample
         start = Start(first, SWEEP.sessions[0], Shard(number, 2))
         with Journal(fleets.shard_folder(tmp_path, number), start):
             pass
+    assert going_on(tmp_path, SIZES, budget="10m") == replace(first, budget_s=600.0)
+
+
+def test_whether_shards_have_begun_is_asked_of_no_journal_line(tmp_path):
+    first = going_on(tmp_path, SIZES)
+    for number in (1, 2):
+        folder = fleets.shard_folder(tmp_path, number)
+        folder.mkdir()
+        (folder / FILE).write_bytes(b"damaged")
     assert going_on(tmp_path, SIZES, budget="10m") == replace(first, budget_s=600.0)

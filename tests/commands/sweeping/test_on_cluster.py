@@ -1,6 +1,7 @@
 """What a sweep does on a cluster: its shards, their options, and what is said of lost ones."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,8 @@ from attnbench.running import plan as planner
 from attnbench.running import session
 from attnbench.running.plan import Plan
 from attnbench.running.request.options import read
-from attnbench.running.request.requests import from_toml
+from attnbench.running.request.requests import from_toml, to_toml
+from tests.commands import commands
 from tests.commands.commands import here, refused
 from tests.commands.sweeping.cluster.shards import FACTS, measured
 from tests.doubles.engine import CANCELLED, DONE, LOST, RUNNING, Engine
@@ -178,6 +180,114 @@ def test_a_fleet_goes_on_with_new_limits_and_as_no_other_sweep(tmp_path, monkeyp
     here("sweep", "--resume", tmp_path, code=2)
     begun_with, now = (from_toml(tmp_path / f"{of}.toml") for of in ("sweep", "shard"))
     assert (begun_with["rounds"], now["rounds"]) == (2, 5)
+
+
+@pytest.fixture
+def planned(monkeypatch, unread):
+    """Every request that is planned, and what else is to be done then."""
+
+    class Planned(list):
+        meanwhile = staticmethod(lambda: None)
+
+    seen = Planned()
+
+    def plan(request, server):
+        seen.append(request)
+        seen.meanwhile()
+        return Plan(cases=PLAN, cards=FACTS)
+
+    monkeypatch.setattr(planner, "plan", plan)
+    return seen
+
+
+def test_a_first_budget_that_was_stored_changes_no_samples(tmp_path, monkeypatch, planned):
+    def sampling(device, quick, bounded):
+        return {"sample_s": 0.01 if bounded else 0.02}
+
+    monkeypatch.setattr(commands, "soon", sampling)
+    sizes = {"models": "fnet", "lengths": "16,32", "tokens": 64, "width": 16, "heads": 2}
+    options = read({"on": "slurm", "shards": 2, "device": "cpu", **sizes})
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=2))
+    (tmp_path / "sweep.toml").write_bytes(to_toml(options))
+    for number in (1, 2):
+        measured(tmp_path / f"shard-{number}", Shard(number, 2))
+    here("sweep", "--resume", tmp_path, "--dry-run")
+    (tmp_path / "shard.toml").write_bytes(to_toml({**options, "budget": 600.0}))
+    here("sweep", "--resume", tmp_path, "--dry-run")
+    first, then = planned
+    assert (first.budget_s, then.budget_s) == (None, 600.0)
+    assert first.settings.sample_s == then.settings.sample_s == 0.02
+
+
+def test_jobs_of_a_driver_that_ended_only_just_are_found(tmp_path, monkeypatch, planned):
+    told(tmp_path, monkeypatch, 2, [CANCELLED], [CANCELLED])
+    engine = Engine(tmp_path, {1: [RUNNING, DONE], 2: [RUNNING, RUNNING, DONE]})
+    monkeypatch.setattr(on_cluster, "engine_of", lambda *about: engine)
+    jobs = {1: Job(id="5_1"), 2: Job(id="5_2")}
+
+    def meanwhile():
+        fleets.write(tmp_path, replace(fleets.read(tmp_path), jobs=jobs))
+
+    planned.meanwhile = meanwhile
+    here("sweep", "--resume", tmp_path)
+    assert engine.submitted == []
+    assert fleets.read(tmp_path).jobs == jobs
+
+
+OWN = """\
+# my sweep
+models = "fastformer,linformer"
+lengths = "16,32"
+tokens = "64"
+width = "16"
+heads = 2
+level = "attention"
+quick = true
+rounds = 2
+device = "cpu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "stays"),
+    [
+        (OWN, (), True),
+        (OWN + 'shards = 2\non = "slurm"\n', (), True),
+        (OWN + "shards = 3\n", (), False),
+        (OWN, ("--rounds", "3"), False),
+    ],
+)
+def test_a_file_of_options_that_says_the_same_stays_as_it_was_written(
+    own, options, stays, tmp_path, monkeypatch, unread
+):
+    file = tmp_path / "sweep.toml"
+    file.write_text(own)
+    engine = Engine(tmp_path, {1: [CANCELLED], 2: [CANCELLED]})
+    monkeypatch.setattr(on_cluster, "engine_of", lambda *about: engine)
+    cluster = ("--on", "slurm", "--shards", "2", *options)
+    here("sweep", "--config", file, *cluster, "--out", tmp_path, code=2)
+    assert (file.read_text() == own) is stays
+    here("sweep", "--resume", tmp_path, code=2)
+
+
+@pytest.mark.parametrize(
+    ("failed", "lost"), [({}, ""), ({2: "was cancelled"}, "shard 2/2 was cancelled; ")]
+)
+def test_where_shards_are_of_two_sweeps_lost_ones_are_named_with_the_way_to_go_on(
+    failed, lost, tmp_path, monkeypatch, unread
+):
+    def shards_end(folder, *how):
+        measured(folder / "shard-1", Shard(1, 2))
+        measured(folder / "shard-2", Shard(2, 2), torch="2.14")
+        return failed
+
+    monkeypatch.setattr(on_cluster, "run_shards", shards_end)
+    said = told(tmp_path, monkeypatch, 2, [DONE], [DONE]).stderr.splitlines()[-1]
+    assert said.startswith(f"attnbench: {lost}cannot merge ")
+    assert said.endswith(
+        "on one kind of machine, are one sweep; move one of the two folders away, and attnbench"
+        f" sweep --resume '{tmp_path}' continues with that shard measured anew"
+    )
 
 
 def test_no_other_sweep_begins_where_a_fleet_has(tmp_path):

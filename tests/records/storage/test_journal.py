@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.errors import DifferentSweep, StoreError
-from attnbench.records import Outcome, Part, Run, Sample
+from attnbench.records import Origin, Outcome, Part, Run, Sample
 from attnbench.records.metrics import TABLE
 from attnbench.records.storage import journal, schema
 from attnbench.records.storage.journal import FILE, Journal, load, load_results
@@ -85,6 +85,17 @@ def test_a_resumed_sweep_is_not_finished_until_it_ends_again(tmp_path):
         open_journal.end(EndReason.INTERRUPTED)
     assert not load(tmp_path).finished
     assert len(load(tmp_path).sessions) == 2
+
+
+def test_runs_without_an_origin_have_the_request_of_the_last_session():
+    def lines(*records):
+        return b"".join(schema.seal(schema.to_entry(record, "")) for record in records)
+
+    longer = replace(SWEEP.request, rounds=9)
+    run = replace(SWEEP.runs[0], origin=Origin())
+    sessions = [Start(request, SWEEP.sessions[0]) for request in (SWEEP.request, longer)]
+    data = LINES[0] + lines(sessions[0], run, sessions[1], run)
+    assert journal.contents(data, "it").sweep().asked == {Origin(): longer}
 
 
 def test_every_cut_of_the_last_line_can_be_resumed(tmp_path):

@@ -158,6 +158,18 @@ def test_a_shard_measured_twice_is_refused(shards, whole, tmp_path):
     assert not (tmp_path / "merged").exists()
 
 
+def test_runs_of_a_shard_merged_while_it_ran_keep_the_request_of_their_session(shards, tmp_path):
+    lines = (shards[0] / FILE).read_bytes().splitlines(keepends=True)
+    early = tmp_path / "early" / FILE
+    early.parent.mkdir()
+    early.write_bytes(b"".join(lines[:-3]))
+    other = measured(tmp_path / "other", Shard(2, 3), request=replace(REQUEST, rounds=5))
+    merge([early.parent, other], tmp_path / "merged")
+    later = merge([tmp_path / "merged", shards[0]], tmp_path / "all")
+    rounds = {origin.shard: request.rounds for origin, request in later.asked.items()}
+    assert rounds == {Shard(1, 3): REQUEST.rounds, Shard(2, 3): 5}
+
+
 def test_a_plain_resume_of_merged_shards_measures_what_they_lack(shards, whole, tmp_path):
     merge(shards[:2], tmp_path)
     missing = contents(load(whole))[-1].keys() - contents(load(tmp_path))[-1].keys()

@@ -1,13 +1,13 @@
 """Drives every shard to its end: submits jobs, watches them, and resubmits lost ones."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attnbench.commands.sweeping.cluster import folder as fleets
-from attnbench.commands.sweeping.cluster.engine import Engine, JobState
-from attnbench.commands.sweeping.cluster.folder import Job
+from attnbench.commands.sweeping.cluster.engine import ACTIVE, Engine, JobState
+from attnbench.commands.sweeping.cluster.folder import Fleet, Job
 from attnbench.errors import CannotRun
 from attnbench.records import units
 from attnbench.running.process import last_line, tail
@@ -16,7 +16,6 @@ MOST_TRIES = 3
 PAUSE_S = 5.0  # between looks at the queue
 OUTAGE_S = 900.0  # an engine that does not answer may be restarting
 SILENT = "it printed nothing; do all nodes see the folder?"
-ACTIVE = (JobState.WAITING, JobState.RUNNING)
 
 
 def drive(
@@ -33,8 +32,8 @@ def drive(
     """
     fleet = fleets.read(folder)
     asked = fleets.asked(folder)
-    before = engine.states([job.id for job in fleet.jobs.values()]) if fleet.jobs else {}
-    jobs = {number: job for number, job in fleet.jobs.items() if before[job.id] in ACTIVE}
+    jobs = active_jobs(fleet, engine)
+    inherited = [*jobs.values()]  # all later ones begin with the limits of now
     fleets.write(folder, replace(fleet, jobs=jobs))
     failed: dict[int, str] = {}
 
@@ -48,6 +47,8 @@ def drive(
                 continue
             job = jobs.get(number)
             state = states_by_id[job.id] if job else JobState.UNSTARTED
+            if state is JobState.ENDED and job in inherited and has_ended_well(folder, number):
+                job, state = None, JobState.UNSTARTED  # its limits were smaller
             if state is JobState.CANCELLED:
                 failed[number] = "was cancelled"
             elif state is JobState.ENDED and job and job.tries >= MOST_TRIES:
@@ -56,9 +57,7 @@ def drive(
                 states.append(state)
                 if state not in ACTIVE:
                     tries[number] = (job.tries if job else 1) + (state is JobState.ENDED)
-        for number, id_ in engine.submit(folder, sorted(tries)) if tries else ():
-            jobs[number] = Job(id=id_, tries=tries[number])
-            fleets.write(folder, replace(fleet, jobs=jobs))
+        submit(folder, engine, jobs, tries)
         return states
 
     silent_s = OUTAGE_S  # at first it must answer
@@ -79,6 +78,25 @@ def drive(
         if states:
             pause(PAUSE_S)
     return failed
+
+
+def active_jobs(fleet: Fleet, engine: Engine) -> dict[int, Job]:
+    """The jobs of a fleet that still wait or run, by their shards. Raises `CannotRun`."""
+    states = engine.states([job.id for job in fleet.jobs.values()]) if fleet.jobs else {}
+    return {number: job for number, job in fleet.jobs.items() if states[job.id] in ACTIVE}
+
+
+def submit(folder: Path, engine: Engine, jobs: dict[int, Job], tries: Mapping[int, int]) -> None:
+    """Submit the shards that have `tries`, and store each new job among all. Raises `CannotRun`."""
+    fleet = fleets.read(folder)
+    for number, id_ in engine.submit(folder, sorted(tries)) if tries else ():
+        jobs[number] = Job(id=id_, tries=tries[number])
+        fleets.write(folder, replace(fleet, jobs=jobs))
+
+
+def has_ended_well(folder: Path, number: int) -> bool:
+    """Whether a shard ended, by its journal, at whatever limits."""
+    return fleets.is_measured(folder, number, {})
 
 
 def giving_up(folder: Path, number: int) -> str:

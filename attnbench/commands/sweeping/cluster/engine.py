@@ -16,6 +16,9 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"  # by a person
 
 
+ACTIVE = (JobState.WAITING, JobState.RUNNING)
+
+
 class Engine(Protocol):
     """Runs `job.sh NUMBER` of a fleet's folder once for each shard, on its own device.
 

@@ -27,7 +27,8 @@ import msgspec
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy, SweepExists
 from attnbench.records import EngineKind, Environment, Many, Request, Sweep, storage
-from attnbench.running.request.requests import FILE as OPTIONS_BEGUN_WITH
+from attnbench.running.request.options import options as known_options
+from attnbench.running.request.requests import FILE as BEGUN_WITH
 from attnbench.running.request.requests import fields_of_record, from_toml
 
 FILE = "fleet.json"
@@ -103,27 +104,39 @@ def refuse_begun(folder: Path) -> None:
         raise SweepExists(folder)
 
 
-def options(folder: Path) -> dict[str, Any]:
-    """The options that a fleet began with, under those that its shards were last given.
+def options_begun_with(folder: Path) -> dict[str, Any]:
+    """The options that a fleet began with.
 
     Raises `UsageError` or `StoreError` if they cannot be read.
     """
-    begun_with = from_toml(folder / OPTIONS_BEGUN_WITH)
-    return {**begun_with, **_options_of_shards(folder), "on": read(folder).engine}
+    return {**from_toml(folder / BEGUN_WITH), "on": read(folder).engine}
+
+
+def options(folder: Path) -> dict[str, Any]:
+    """The options that a fleet began with, under the limits that its shards were last given.
+
+    Raises `UsageError` or `StoreError` if they cannot be read.
+    """
+    return {**options_begun_with(folder), **_limits_of_shards(folder)}
 
 
 def asked(folder: Path) -> dict[str, Any]:
-    """What the shards were last asked for, by field of a request; only what somebody wrote.
+    """The limits that the shards were last given, by field of a request; only those written.
 
     Raises `UsageError` if it cannot be read.
     """
-    return fields_of_record(Request, _options_of_shards(folder))
+    return fields_of_record(Request, _limits_of_shards(folder))
 
 
-def _options_of_shards(folder: Path) -> dict[str, Any]:
-    """The options that the shards were last given; none before they are."""
+def _limits_of_shards(folder: Path) -> dict[str, Any]:
+    """The limits that the shards were last given; none before they are.
+
+    Their other options are not read: an earlier release stored some before it refused them.
+    """
     file = folder / OPTIONS
-    return from_toml(file) if file.exists() else {}
+    values = from_toml(file) if file.exists() else {}
+    every_option = known_options()
+    return {name: value for name, value in values.items() if every_option[name].limit}
 
 
 @contextmanager

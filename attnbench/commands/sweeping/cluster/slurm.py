@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from attnbench.commands.sweeping.cluster import folder as fleets
-from attnbench.commands.sweeping.cluster.engine import JobState
+from attnbench.commands.sweeping.cluster.engine import ACTIVE, JobState
 from attnbench.errors import CannotRun, UsageError
 
 TIMEOUT_S = 120.0  # of one command, on a busy controller
@@ -86,8 +86,15 @@ class Slurm:
 
 def queued_tasks(name: str) -> dict[int, str]:
     """The ids of the tasks of this name that wait or run, by their numbers. Raises `CannotRun`."""
-    ids = run_command("squeue", "-h", "-r", f"--name={name}", "-o", "%i").split()
-    return {int(id_.partition("_")[2]): id_ for id_ in ids}
+    # all: what squeue shows by default can be set in the environment
+    queue = run_command("squeue", "-h", "-r", "-t", "all", f"--name={name}", "-o", "%i|%T")
+    states = dict(line.split("|") for line in queue.splitlines())
+    tasks = {id_: id_.partition("_")[2] for id_ in states}
+    return {
+        int(task): id_
+        for id_, task in tasks.items()
+        if task.isdecimal() and job_state(states[id_]) in ACTIVE
+    }
 
 
 def job_state(state: str) -> JobState:

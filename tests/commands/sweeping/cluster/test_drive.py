@@ -99,6 +99,27 @@ def test_shards_that_ended_at_smaller_limits_are_submitted_again(driven, tmp_pat
     assert driven([LOST], [LOST], [LOST]).submitted == []
 
 
+@pytest.fixture
+def smaller(tmp_path):
+    """The only shard ended well with fewer rounds than are asked for now; the request of now."""
+    measured(tmp_path / "shard-1", Shard(1, 1), request=replace(REQUEST, rounds=3))
+    (tmp_path / fleets.OPTIONS).write_bytes(to_toml({"rounds": 5}))
+    return replace(REQUEST, rounds=5)
+
+
+def test_a_job_that_ended_well_at_an_earlier_limit_is_no_lost_try(driven, smaller):
+    jobs = {1: Job(id="5_1", tries=MOST_TRIES)}
+    done = driven([RUNNING, RUNNING, LOST, RUNNING, DONE], jobs=jobs, request=smaller)
+    assert not done.failed
+    assert done.jobs == {1: Job(id="1_1", tries=1)}
+
+
+def test_a_shard_that_is_lost_before_it_goes_on_is_given_up(driven, smaller):
+    done = driven([RUNNING, RUNNING, LOST], jobs={1: Job(id="5_1")}, request=smaller)
+    assert done.failed[1].startswith("was given up after it was lost 3 times")
+    assert done.submitted == [(1,)] * MOST_TRIES
+
+
 def test_jobs_that_have_ended_are_forgotten_when_a_fleet_goes_on(driven, tmp_path):
     jobs = {1: Job(id="5_1"), 2: Job(id="5_2")}
     with pytest.raises(CannotRun, match="connection was lost"):

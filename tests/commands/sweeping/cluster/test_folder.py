@@ -44,7 +44,7 @@ def test_where_a_sweep_began_here_or_on_a_cluster_no_other_one_does(tmp_path):
             fleets.refuse_begun(folder)
 
 
-def test_options_are_those_that_a_fleet_began_with_under_those_of_its_shards(tmp_path):
+def test_options_are_those_that_a_fleet_began_with_under_the_limits_of_its_shards(tmp_path):
     fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=3))
     (tmp_path / "sweep.toml").write_bytes(to_toml({"shards": 3, "rounds": 3}))
     assert fleets.asked(tmp_path) == {}
@@ -52,6 +52,17 @@ def test_options_are_those_that_a_fleet_began_with_under_those_of_its_shards(tmp
     (tmp_path / fleets.OPTIONS).write_bytes(to_toml({"rounds": 4, "budget": 60.0}))
     assert fleets.asked(tmp_path) == {"rounds": 4, "budget_s": 60.0}
     assert fleets.options(tmp_path) == {"on": "slurm", "shards": 3, "rounds": 4, "budget": 60.0}
+    assert fleets.options_begun_with(tmp_path) == {"on": "slurm", "shards": 3, "rounds": 3}
+
+
+def test_of_the_options_of_shards_limits_alone_are_read(tmp_path):
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=3))
+    (tmp_path / "sweep.toml").write_bytes(to_toml({"lengths": (16, 32), "rounds": 3}))
+    refused_once = {"lengths": (16, 64), "seed": 7, "rounds": 4, "budget": None}
+    (tmp_path / fleets.OPTIONS).write_bytes(to_toml(refused_once))
+    assert fleets.asked(tmp_path) == {"rounds": 4, "budget_s": None}
+    now = {"on": "slurm", "lengths": (16, 32), "rounds": 4, "budget": None}
+    assert fleets.options(tmp_path) == now
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"engine":"pbs","shards":1}'])

@@ -189,9 +189,10 @@ def test_options_that_do_not_parse_are_refused(tmp_path, monkeypatch):
 def commands(tmp_path, monkeypatch):
     """Commands of Slurm that accept everything, and write down what they were given.
 
-    sbatch answers with 7, and squeue with the line of `squeue.answer`, if there is one.
+    sbatch answers with 7, and squeue with the lines of `squeue.answer`, if there is one.
     """
-    queue = '[ ! -e "$0.answer" ] || { read line < "$0.answer"; echo "$line"; }'
+    lines = 'while read line; do echo "$line"; done < "$0.answer"'
+    queue = f'[ ! -e "$0.answer" ] || {lines}'
     for name, does in {"sinfo": ":", "sbatch": "echo 7", "squeue": queue}.items():
         script = f'#!/bin/sh\nprintf "%s\\n" "$@" > "$0.given"\n{does}\n'
         (tmp_path / name).write_text(script)
@@ -232,7 +233,7 @@ def test_a_shard_that_is_in_the_queue_already_is_not_submitted_again(tmp_path, c
     name = fleets.job_name(tmp_path / "a, sweep")
     assert re.fullmatch(r"attnbench-a--sweep-[0-9a-f]{8}", name)
     fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=3, name=name))
-    (tmp_path / "squeue.answer").write_text("6_1 6_2\n")
+    (tmp_path / "squeue.answer").write_text("6_1|PENDING\n6_2|RUNNING\n")
     assert list(Slurm().submit(tmp_path, [1, 3])) == [(1, "6_1"), (3, "7_3")]
     assert f"--name={name}" in (tmp_path / "squeue.given").read_text().splitlines()
     given = (tmp_path / "sbatch.given").read_text().splitlines()
@@ -240,3 +241,14 @@ def test_a_shard_that_is_in_the_queue_already_is_not_submitted_again(tmp_path, c
     (tmp_path / "sbatch.given").unlink()
     assert list(Slurm().submit(tmp_path, [2])) == [(2, "6_2")]
     assert not (tmp_path / "sbatch.given").exists()
+
+
+def test_what_has_ended_or_is_no_task_of_an_array_is_not_taken_for_a_shard(tmp_path, commands):
+    fleets.write(tmp_path, Fleet(engine=EngineKind.SLURM, shards=3, name="a"))
+    (tmp_path / "squeue.answer").write_text(
+        "6_1|FAILED\n6_2|CANCELLED\n6_3|COMPLETING\n6_[1-3]|PENDING\n8|RUNNING\n"
+    )
+    assert list(Slurm().submit(tmp_path, [1, 2, 3])) == [(3, "6_3"), (1, "7_1"), (2, "7_2")]
+    given = (tmp_path / "squeue.given").read_text().splitlines()
+    assert given[given.index("-t") + 1] == "all"
+    assert given[-1] == "%i|%T"
