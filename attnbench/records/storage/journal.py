@@ -219,7 +219,7 @@ class Journal:
         raises; nothing is written then.
 
         folder: of the sweep.
-        start: of this session.
+        start: what begins now: the request, the machine, and which shard.
         refuse: called with the sweep that is there before anything is written; it may raise.
         """
         self.folder = Path(folder)
