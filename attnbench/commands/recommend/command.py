@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from attnbench.analysis import Answer
 from attnbench.commands import console, options
 from attnbench.commands.options import argument, option
 from attnbench.commands.publishing import analysed
@@ -21,7 +22,6 @@ def recommend(
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
-    from attnbench.analysis import Answer
     from attnbench.commands.recommend.analysis import fitting, recommend, recommendations
     from attnbench.commands.recommend.page import ranking, recommended
 
