@@ -317,7 +317,8 @@ class Round(AbstractContextManager["Round"]):
             process = self.running[name] = self.start(name)
         most_s = max(0.0, self.limit_s(name, entry.wall_s) - entry.elapsed_s)
         begun = self.clock()
-        limit_s = min(most_s, max(LEAST_S, self.left_s()))
+        budget_s = max(LEAST_S, self.left_s())
+        limit_s = min(most_s, budget_s)
         answer = self.side_work.ask(process, question, limit_s)
         took_s = self.clock() - begun
         # an answer that came after its limit waited for this process, which was stopped meanwhile
@@ -325,7 +326,7 @@ class Round(AbstractContextManager["Round"]):
         entry.elapsed_s += 0.0 if was_stopped else took_s
         if not isinstance(answer, Failure):
             return answer
-        cut_off = answer.is_timeout and self.left_s() <= 0
+        cut_off = answer.is_timeout and (budget_s < most_s or self.left_s() <= 0)
         entry.failure = CUT_OFF if cut_off else answer
         process.end()
         if answer.is_out_of_memory:

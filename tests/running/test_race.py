@@ -306,6 +306,15 @@ def test_who_was_killed_is_not_tried_again_once_the_budget_has_ended():
         assert entries[name].laps, "what the others gave is kept"
 
 
+def test_a_budget_that_ends_as_a_case_builds_is_no_fault_of_the_case():
+    """Also where a hair of it seems left, as sums of seconds are rounded."""
+    machine = Machine(seconds=lambda case: 30.0)
+    left_s = lambda: max(1e-12, 5.0 - machine.now)  # noqa: E731
+    with Round(machine.start, random.Random(0), machine.clock, left_s=left_s) as processes:
+        entries = race(processes)
+    assert [entry.failure for entry in entries.values()] == [CUT_OFF] * 3
+
+
 @pytest.mark.parametrize("budget_s", [0.05, 0.4, 2.5, 4.0, 9.0])
 def test_a_budget_that_ends_in_a_race_leaves_whole_pairs_of_laps_or_nothing(budget_s):
     """Three builds take 1.2 s, and 18 laps 5.4 s."""
