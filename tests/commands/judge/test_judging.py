@@ -68,6 +68,10 @@ def test_a_length_without_gradients_is_wrong_where_others_have_some():
     assert judged[1].finding is KernelFinding.WRONG
     assert judged[1].reason == "no gradients, which it gives as usual, at N = 17"
     assert with_lost_gradients((lost, unasked)) == (lost, unasked), "it has no backward pass"
+    attempts = Attempts(SimpleNamespace(left_s=math.inf, fit_s=0.0), SimpleNamespace(attempts=()))
+    attempts.rows = [found(tokens=17), lost]
+    rows, _ = attempts.make_all()
+    assert [row.passes for row in rows] == [True, False]
 
 
 @pytest.mark.parametrize(
